@@ -18,15 +18,17 @@ from penstock.metadata import snapshot as metadata_snapshot
 from penstock.metadata.records import PartitionRecord
 from penstock.model.errors import NO_ERROR, NotEnoughReplicasAfterAppend, Refusal
 from penstock.replication import follower
-from penstock.replication.marks import MarkedLog
+from penstock.replication.marks import Marks
 from penstock.replication.partition import Partition
-from penstock.storage import damage, epoch_recovery, recovery, snapshots, verified
+from penstock.storage import checked_ranges, damage, epoch_recovery, recovery, snapshots
 from penstock.storage.directory import LogDirectory
 from penstock.storage.flush import Flusher
 from penstock.storage.held import HeldPartitions, Holding
 from penstock.storage.journal import FILE_NAMES, Journal
 from penstock.storage.log import Log
+from penstock.storage.log_reader import LogReader
 from penstock.storage.producer_state import ProducerState
+from penstock.storage.quarantine import Quarantine
 from penstock.storage.saved_offsets import SavedOffsets
 from penstock.storage.scan import walk
 from penstock.storage.store import LogStore
@@ -57,10 +59,10 @@ def planted(name: str) -> Iterator[None]:
 def ack_before_fsync() -> list[Patch]:
     """Acknowledge acks=all when the records are written, not durable."""
 
-    def wait_durable(self: MarkedLog, waiting: Any) -> None:
+    def wait_durable(self: Partition, waiting: Any) -> None:
         waiting.done(NO_ERROR)
 
-    return [patch.object(MarkedLog, "wait_durable", wait_durable)]
+    return [patch.object(Partition, "wait_durable", wait_durable)]
 
 
 @bug
@@ -163,14 +165,14 @@ def checksums_not_checked() -> list[Patch]:
 
     return [
         patch("penstock.storage.segment.walk", trusting),
-        patch.object(verified, "servable", servable),
+        patch.object(checked_ranges, "servable", servable),
     ]
 
 
 @bug
 def read_failures_ignored() -> list[Patch]:
     """Do not report to a log that its data could not be read while it was sent."""
-    return [patch.object(Log, "read_failed", lambda self, piece, error: None)]
+    return [patch.object(LogReader, "read_failed", lambda self, piece, error: None)]
 
 
 @bug
@@ -197,9 +199,27 @@ def truncate_below_own_mark() -> list[Patch]:
 @bug
 def missing_segment_skipped() -> list[Patch]:
     """Do not check for missing segments at startup; readers skip the gaps."""
+
+    class Gap(Exception):
+        pass
+
+    def refuse_gap(self: Quarantine, segment: Any, offset: int, next_offset: int) -> None:
+        raise Gap(next_offset)
+
+    def stepping(original: Any) -> Any:
+        def read(self: LogReader, offset: int, **options: Any) -> Any:
+            while True:
+                try:
+                    return original(self, offset, **options)
+                except Gap as gap:
+                    (offset,) = gap.args
+
+        return read
+
     return [
         patch.object(recovery, "first_loss", lambda *arguments, **named: None),
-        patch.object(Log, "_refuse_gap", lambda self, segment, offset, next_offset: None),
+        patch.object(Quarantine, "refuse_gap", refuse_gap),
+        replaced(LogReader, "read", stepping),
     ]
 
 
@@ -221,7 +241,7 @@ def fetch_beyond_high_watermark() -> list[Patch]:
 @bug
 def open_transactions_shown() -> list[Patch]:
     """Use the high watermark as the last stable offset."""
-    return [patch.object(MarkedLog, "_stable_up_to", lambda self, mark: mark)]
+    return [patch.object(Marks, "_stable_up_to", lambda self, mark: mark)]
 
 
 @bug

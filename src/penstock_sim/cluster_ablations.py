@@ -33,7 +33,11 @@ def unreadable_log_may_lead() -> list[Patch]:
 @bug
 def mark_of_the_leader_alone() -> list[Patch]:
     """Set the high watermark to the durable end of the leader alone."""
-    return [patch.object(Leadership, "mark_bound", lambda self, durable_offset: durable_offset)]
+
+    def own(mark: int, durable_offset: int, counted: Any) -> int:
+        return max(mark, durable_offset)
+
+    return [patch.object(partition, "advance_high_watermark", own)]
 
 
 @bug
@@ -47,9 +51,9 @@ def followers_confirm_before_fsync() -> list[Patch]:
     """Let a follower's next fetch confirm written instead of durable records."""
 
     def hasty(original: Any) -> Any:
-        def append_fetched(self: Partition, records: memoryview, *, now_ms: int) -> None:
-            original(self, records, now_ms=now_ms)
-            self.log.durable_offset = self.log.end_offset
+        def append_fetched(self: Partition, records: memoryview, **options: Any) -> None:
+            original(self, records, **options)
+            self.log.offsets.count_all_durable()
 
         return append_fetched
 
@@ -92,7 +96,7 @@ def set_shrunk_alone() -> list[Patch]:
     """Let a leader remove a slow follower from the ISR without the controller."""
 
     def expel(self: Leadership, *, leader_end: int, now: float, lag_s_max: float) -> None:
-        self._counted = tuple(each for each in self._counted if each.offset >= leader_end)
+        self.counted = tuple(each for each in self.counted if each.offset >= leader_end)
 
     return [patch.object(Leadership, "expel", expel)]
 

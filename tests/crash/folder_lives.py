@@ -258,7 +258,7 @@ class Life:
 
     def _note_durable(self, known: Partition, log: Log) -> None:
         """Check after a power loss with `flush.mode=os`, which guarantees only what was synced for other reasons."""
-        if log.syncs_appends:
+        if log.flusher.syncs_appends:
             for offset, sealed in known.written.items():
                 if offset + BatchHeader.at(sealed).last_offset_delta < log.durable_offset:
                     known.acknowledged[offset] = sealed
@@ -284,7 +284,7 @@ class Life:
         self._note(f"delete records of {log.topic_partition} before {offset}")
         known.start_most = max(known.start_most, offset)
         log.advance_start(offset)
-        log.when_start_saved(partial(self._start_saved, known, offset, known.cuts))
+        log.checkpoints.when_start_saved(partial(self._start_saved, known, offset, known.cuts))
 
     def _start_saved(self, known: Partition, offset: int, cuts: int, error: OSError | None) -> None:
         # A log that was truncated meanwhile may begin before that.
@@ -351,7 +351,7 @@ class Life:
         self.clock.now_ms += self.random.choice((1, 1001))
         self.store.remove_doomed_folders(self.clock.now_ms)
         for log in self.store:
-            log.remove_doomed_files(self.clock.now_ms)
+            log.deletes.remove_due(self.clock.now_ms)
 
     # Logs
 
@@ -377,7 +377,7 @@ class Life:
         """Compare a log with the client's knowledge, and update the latter."""
         if log.damage is not None:
             raise UnexpectedState(f"{name} is damaged: {log.damage}")
-        if not log.syncs_appends:
+        if not log.flusher.syncs_appends:
             # Not even the names of its first segments are guaranteed after a power loss.
             known.start_least = known.start_least if log.end_offset else 0
             known.start_most = max([known.start_most, *(_end(each[-1]) for each in known.sent.values())])
@@ -399,7 +399,7 @@ class Life:
             _check_batches(name, log, found, known)
         known.sent = {offset: [sealed] for offset, sealed in found.items()}
         known.written = dict(found)
-        known.acknowledged = dict(found) if log.syncs_appends else {}
+        known.acknowledged = dict(found) if log.flusher.syncs_appends else {}
         known.start_least = known.start_most = log.start_offset
 
 

@@ -51,7 +51,7 @@ def go_on(world: CompactedPartition) -> None:
     world.clock.now_ms += 10_001
     write(world, 24, 6)
     world.compact()
-    world.log.remove_doomed_files(world.clock.now_ms + 10_000)
+    world.log.deletes.remove_due(world.clock.now_ms + 10_000)
 
 
 class Expected:
@@ -104,7 +104,7 @@ def check(world: CompactedPartition, *, shown: int) -> None:
     assert log.end_offset >= shown
     table = world.table()
     assert table == EXPECTED.table(log.end_offset)
-    assert [each.end_offset() for each in log.segments[:-1]] == log.bases[1:]
+    assert [each.end_offset() for each in log.segments[:-1]] == log.segments.bases[1:]
     assert not [name for name in world.names() if name.endswith((".swap", ".cleaned", ".deleted"))]
     # Derived files agree with the log.
     shown_before = world.records(committed=True)
@@ -206,10 +206,10 @@ def test_a_full_disk_postpones_a_compaction_until_there_is_space() -> None:
     total, free = disk.space("/")
     disk.capacity = total - free + 100
     cleaner = world.compact(roll=False)
-    assert world.log.clean_offset == 0
+    assert world.log.compaction.clean_offset == 0
     assert not cleaner.uncleanable
     assert world.table() == table
     disk.capacity = None
     cleaner.look()
-    assert world.log.clean_offset > 0
+    assert world.log.compaction.clean_offset > 0
     assert world.table() == table

@@ -13,6 +13,7 @@ from penstock.storage import snapshots
 from penstock.storage.epoch_cache import EpochCache
 from penstock.storage.log import Log
 from penstock.storage.marker import encode_marker, read_marker
+from penstock.storage.marker_append import append_marker
 from penstock.storage.producer_state import ProducerState
 from penstock.storage.store import LogStore
 from penstock.wire.batch import BatchHeader, iter_batches, patch_offset_and_epoch
@@ -142,10 +143,10 @@ class Life:
         if step == 13:
             known.start_asked = min(log.durable_offset, log.start_offset + 7)
             log.advance_start(known.start_asked)
-            log.when_start_saved(partial(self._start_saved, known))
+            log.checkpoints.when_start_saved(partial(self._start_saved, known))
         if step == 17:
             log.delete_old_segments(high_watermark=log.durable_offset, now_ms=NOW_MS)
-            log.remove_doomed_files(NOW_MS)
+            log.deletes.remove_due(NOW_MS)
         if step == 21:
             log.roll()
 
@@ -201,7 +202,7 @@ class Life:
         sealed = encode_marker(**marker, now_ms=NOW_MS, broker_time=False)
         patch_offset_and_epoch(sealed, 0, log.end_offset, self.epoch)
         known.sent.setdefault(log.end_offset, []).append(bytes(sealed))
-        log.append_marker(**marker, leader_epoch=self.epoch, now_ms=NOW_MS, transaction_version=2)
+        append_marker(log, **marker, leader_epoch=self.epoch, now_ms=NOW_MS, transaction_version=2)
         self._acknowledge(log, known)
 
     def _acknowledge(self, log: Log, known: Partition) -> None:
@@ -231,7 +232,7 @@ def check_partition(log: Log, known: Partition, *, durable: bool = True) -> None
     """Check that acknowledged batches exist byte for byte, and that nothing else exists."""
     assert log.damage is None, log.damage
     assert known.start_acknowledged <= log.start_offset
-    assert log.start_offset <= max(known.start_asked, log.bases[0])
+    assert log.start_offset <= max(known.start_asked, log.segments.bases[0])
     found = read_all(log)
     if durable:
         for offset, sealed in known.acknowledged.items():
@@ -330,7 +331,8 @@ def check_goes_on(log: Log, known: Partition) -> None:
                 assert appended.duplicate and appended.base_offset == offset
     for producer_id in list(log.producer_state.open_transactions.values()):
         epoch = log.producer_state.producers[producer_id].epoch + 1
-        log.append_marker(
+        append_marker(
+            log,
             producer_id=producer_id,
             producer_epoch=epoch,
             commit=False,

@@ -8,7 +8,6 @@ Refuses: NotController.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from penstock.controller.decision import ControllerDecision
@@ -41,18 +40,8 @@ class Quorum(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Tally:
-    """Counters of this controller since the process started."""
-
-    elections: int = 0
-    unclean_elections: int = 0
-    isr_changes: int = 0
-
-
 class Controller:
     def __init__(self, quorum: Quorum) -> None:
-        self.tally = Tally()
         self._quorum = quorum
         self._turn = asyncio.Lock()
         self._running: set[asyncio.Task[object]] = set()
@@ -90,22 +79,19 @@ class Controller:
             decision = decide(image)
             if decision.records:
                 await self._quorum.commit(decision.records)
-                self._count(image, decision.records)
+                self._warn_of_unclean(image, decision.records)
             return decision.reply
 
-    def _count(self, image: "Image", records: "Sequence[MetadataRecord]") -> None:
+    def _warn_of_unclean(self, image: "Image", records: "Sequence[MetadataRecord]") -> None:
         unclean = []
         for record in records:
             topic = image.topics_by_id.get(record.topic_id) if isinstance(record, PartitionChangeRecord) else None
             if topic is None or not isinstance(record, PartitionChangeRecord):
                 continue
             before = topic.partitions[record.partition_id]
-            self.tally.isr_changes += record.isr is not None
             if record.leader in (NO_CHANGE, NO_NODE) or record.leader == before.leader:
                 continue
-            self.tally.elections += 1
             if is_unclean(before, record):
-                self.tally.unclean_elections += 1
                 unclean.append(f"{topic.name}-{record.partition_id} (node {record.leader})")
         if unclean:
             more = f" and {len(unclean) - SHOWN_MAX} more" if len(unclean) > SHOWN_MAX else ""

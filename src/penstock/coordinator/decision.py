@@ -9,7 +9,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, NewType, Protocol, TypeVar
 
-from penstock.storage.verification import Verification
+from penstock.storage.verification_guard import VerificationGuard
 
 Ticket = NewType("Ticket", int)
 """The id of a request that waits for its reply; assigned by the runtime."""
@@ -26,7 +26,7 @@ class InTransaction:
 
     producer_id: int
     producer_epoch: int
-    verification: Verification | bool = False
+    verification: VerificationGuard | bool = False
     """The result of `begin_verification`; False if the transaction coordinator did not have to be asked."""
 
 

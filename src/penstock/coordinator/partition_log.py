@@ -7,7 +7,7 @@ from penstock.model.errors import StorageError
 from penstock.ports.clock import Clock
 from penstock.replication.partition import ALL_REPLICAS, Partition
 from penstock.replication.waiting import WaitingProduce
-from penstock.storage.verification import Verification
+from penstock.storage.verification_guard import VerificationGuard
 from penstock.wire.batch import BatchHeader, iter_batches
 
 READ_SIZE = 1024 * 1024
@@ -51,8 +51,9 @@ class PartitionLog:
         )
         return appended.last_offset + 1
 
-    def begin_verification(self, producer_id: int, producer_epoch: int) -> Verification | None:
-        return self._partition.log.begin_verification(producer_id, producer_epoch, _NO_SEQUENCE, starts_at_zero=False)
+    def begin_verification(self, producer_id: int, producer_epoch: int) -> VerificationGuard | None:
+        producers = self._partition.log.producer_state
+        return producers.begin_verification(producer_id, producer_epoch, _NO_SEQUENCE, starts_at_zero=False)
 
     def when_committed(self, end: int, done: Callable[[int], None]) -> None:
         deadline = self._clock.monotonic() + self._commit_timeout_ms() / 1000

@@ -24,7 +24,7 @@ from penstock.model.errors import Refusal
 from penstock.model.ids import NodeId, TopicName
 from penstock.ports.clock import Clock
 from penstock.replication.replicas import Replicas
-from penstock.storage.verification import Verification
+from penstock.storage.verification_guard import VerificationGuard
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ class CoordinatorRuntime(Generic[S]):
         """Append a marker and return a future that is done when it is committed. Raises if not led by this node."""
         return self._runner(index).end_transaction(end)
 
-    def begin_verification(self, index: int, producer_id: int, producer_epoch: int) -> Verification | None:
+    def begin_verification(self, index: int, producer_id: int, producer_epoch: int) -> VerificationGuard | None:
         """Begin a verification before the transaction coordinator is asked; None if the transaction is open here."""
         return self._runner(index).begin_verification(producer_id, producer_epoch)
 

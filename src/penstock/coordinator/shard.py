@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from penstock.coordinator.decision import InTransaction, ShardDecision, SharedDecision, Ticket, TransactionEnd
-from penstock.storage.verification import Verification
+from penstock.storage.verification_guard import VerificationGuard
 
 R = TypeVar("R")
 Staged = TypeVar("Staged", contravariant=True)
@@ -77,7 +77,7 @@ class ShardLog(Protocol):
         """Append the control batch that ends a transaction and return the new end offset. Raises Refusal."""
         ...
 
-    def begin_verification(self, producer_id: int, producer_epoch: int) -> Verification | None:
+    def begin_verification(self, producer_id: int, producer_epoch: int) -> VerificationGuard | None:
         """Begin a verification before the transaction coordinator is asked; None if the transaction is open here."""
         ...
 

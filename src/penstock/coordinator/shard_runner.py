@@ -44,7 +44,7 @@ from penstock.model.errors import (
 )
 from penstock.ports.clock import Clock
 from penstock.storage.marker import read_marker
-from penstock.storage.verification import Verification
+from penstock.storage.verification_guard import VerificationGuard
 from penstock.wire.batch import BatchHeader
 from penstock.wire.records import Record, decode_batch, encode_batch, encode_plain_batch
 
@@ -124,7 +124,7 @@ class ShardRunner(Generic[R]):
     def end_transaction(self, end: TransactionEnd) -> "asyncio.Future[None]":
         return self._answered(lambda ticket: self._write_marker(end, ticket))
 
-    def begin_verification(self, producer_id: int, producer_epoch: int) -> Verification | None:
+    def begin_verification(self, producer_id: int, producer_epoch: int) -> VerificationGuard | None:
         self._check_active()
         return self._log.begin_verification(producer_id, producer_epoch)
 

@@ -28,7 +28,7 @@ from penstock.model.ids import NodeId, PartitionIndex, TopicPartition
 from penstock.model.topic import CONSUMER_OFFSETS
 from penstock.ports.clock import Clock
 from penstock.replication.replicas import Replicas
-from penstock.storage.verification import Verification
+from penstock.storage.verification_guard import VerificationGuard
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class Groups:
         """Return the partition that a transaction with offset commits of this group must include."""
         return TopicPartition(CONSUMER_OFFSETS, PartitionIndex(self._shards.index_of(group_id)))
 
-    def begin_verification(self, group_id: str, producer_id: int, producer_epoch: int) -> Verification | None:
+    def begin_verification(self, group_id: str, producer_id: int, producer_epoch: int) -> VerificationGuard | None:
         """Begin the verification of a TxnOffsetCommit; the result is passed to that command.
 
         Must be called before the request to the transaction coordinator. Returns None if the transaction is

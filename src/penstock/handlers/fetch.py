@@ -313,13 +313,14 @@ class ParkedFetch(Parked):
                     committed_only=request.isolation_level == READ_COMMITTED,
                     at_least_one=at_least_one,
                 )
+            marks = partition.marks
             answer = PartitionAnswer(
                 requested.topic,
                 requested.index,
                 0,
-                partition.high_watermark,
-                partition.last_stable_offset,
-                partition.log.start_offset,
+                marks.high_watermark,
+                marks.last_stable_offset,
+                partition.log.offsets.start,
                 records,
             )
             answer.diverging = diverging
@@ -378,7 +379,7 @@ class ParkedFetch(Parked):
         for requested in self._requested():
             partition = self._find(requested)
             if partition is not None:
-                partition.add_waiting(self)
+                partition.waiters.add_fetch(self)
                 self._waits_on.append(partition)
         self._handler.deadlines.add(deadline, self)
 
@@ -411,7 +412,7 @@ class ParkedFetch(Parked):
 
     def _leave(self) -> None:
         for partition in self._waits_on:
-            partition.remove_waiting(self)
+            partition.waiters.remove_fetch(self)
         self._waits_on = []
 
 

@@ -40,7 +40,7 @@ from penstock.replication.replicas import HostedTopic
 from penstock.replication.waiting import WaitingProduce
 from penstock.scheduling.scheduler import TakesLonger
 from penstock.storage.validate import Prepared, Unprepared
-from penstock.storage.verification import Verification
+from penstock.storage.verification_guard import VerificationGuard
 from penstock.transactions.errors import InvalidProducerIdMapping, TransactionalIdAuthorizationFailed
 from penstock.wire.batch import ATTRIBUTES_AT, CODEC_MASK, HEADER_SIZE, TRANSACTIONAL
 from penstock.wire.compression import ZSTD
@@ -290,7 +290,7 @@ class ProduceHandler:
                 raise UnsupportedCompressionType(
                     f"Produce requests with version {header.version} are not allowed to use ZStandard compression"
                 )
-            verified: Verification | bool = False
+            verified: VerificationGuard | bool = False
             if records[ATTRIBUTES_AT + 1] & TRANSACTIONAL:
                 verdict = _verdict(verdicts, partition)
                 if isinstance(verdict, RefusedWrite):
@@ -310,7 +310,7 @@ class ProduceHandler:
         result.base_offset = appended.base_offset
         result.log_append_time_ms = appended.log_append_time_ms
         result.log_start_offset = appended.log_start_offset
-        if acks == ALL_REPLICAS and appended.last_offset >= partition.high_watermark:
+        if acks == ALL_REPLICAS and appended.last_offset >= partition.marks.high_watermark:
             return partition, appended.last_offset + 1
         return None
 
@@ -340,7 +340,7 @@ def write_produced(header: Header, topics: list[TopicResults]) -> bytes:
     return write_response(header.version, header.correlation_id, topics, throttle_ms=header.throttle_ms)
 
 
-def _verdict(verdicts: Verdicts | None, partition: Partition) -> Verification | RefusedWrite | bool:
+def _verdict(verdicts: Verdicts | None, partition: Partition) -> VerificationGuard | RefusedWrite | bool:
     if verdicts is None:
         raise TransactionalIdAuthorizationFailed
     # Not verified: the transaction is already open in this partition, or the log refuses the batch.

@@ -31,7 +31,7 @@ from penstock.transactions.commands import AddPartitions, VerifyPartitions
 from penstock.transactions.settings import VERSION_EPOCH_BUMP
 
 if TYPE_CHECKING:
-    from penstock.storage.verification import Verification
+    from penstock.storage.verification_guard import VerificationGuard
 
 LOADING_KNOWN_FROM: Final = 2
 
@@ -93,7 +93,7 @@ async def _commit(
             raise InvalidGroupId
         # Begun before the coordinator is asked: a marker that arrives meanwhile invalidates its response.
         verification = context.groups.begin_verification(body.group_id, body.producer_id, body.producer_epoch)
-        verified: Verification | bool = False
+        verified: VerificationGuard | bool = False
         if verification is not None:
             error = await _add_or_verify(context, version, body)
             if error:

@@ -141,7 +141,7 @@ class Checkpointer:
         try:
             log.advance_start(end.end_offset)
             log.delete_old_segments(high_watermark=end.end_offset, now_ms=self._clock.wall_ms())
-            log.remove_doomed_files(self._clock.wall_ms())
+            log.deletes.remove_due(self._clock.wall_ms())
             for name in self._disk.list(log.folder):
                 if parse_name(name) is not None and name < file_name(kept):
                     self._disk.remove(f"{log.folder}/{name}")

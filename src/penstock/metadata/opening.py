@@ -5,7 +5,6 @@ Refuses damage: Corruption, StorageError.
 """
 
 import logging
-from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -31,6 +30,7 @@ from penstock.raft.state import Timing
 from penstock.raft.voters import VoterHistory
 from penstock.storage.directory import LogDirectory
 from penstock.storage.log import Log
+from penstock.storage.log_checkpoints import LogCheckpoints
 from penstock.wire.batch import BatchHeader
 from penstock.wire.records import decode_batch
 
@@ -102,14 +102,14 @@ def _open_log(disk: Disk, clock: Clock, folder: str, settings: BrokerSettings, d
             f"{log.damage}. Restore the missing files, or, if other voters have the metadata, delete {folder}: "
             "the node then fetches it from them"
         )
-    log.when_start_saved = partial(_save_start, log)
-    log.has_reserve = True
+    log.use_checkpoints(LogCheckpoints(when_start_saved=partial(_save_start, log)))
+    log.quarantine.use_reserve()
     return log
 
 
 def _save_start(log: Log, done: Callable[[OSError | None], None]) -> None:
     """Write the start of the log to the segment list, as no other file contains it."""
-    first = log.bases[max(bisect_right(log.bases, log.start_offset) - 1, 0)]
+    first = log.segments.bases[log.segments.slot_of(log.start_offset)]
     disk, is_listed = log.directory.disk, log.listed.exists
     try:
         changed = log.listed.begins(first)

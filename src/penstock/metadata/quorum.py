@@ -171,7 +171,7 @@ class Quorum:
                 initial_features=initial_features,
             )
             quorum._watch(opened.log.directory)
-            opened.log.on_durable = quorum._became_durable
+            opened.log.flusher.notify_durable(quorum._became_durable)
             quorum.step(Started())
             if quorum.is_alone:
                 await quorum.ready()
@@ -484,7 +484,7 @@ class Quorum:
     def abandon(self) -> None:
         """Stop immediately, like a crash."""
         self._closed = True
-        self.log.on_durable = lambda: None
+        self.log.flusher.notify_durable(lambda: None)
         self._applier.stop()
         if self._timer is not None:
             self._timer.cancel()

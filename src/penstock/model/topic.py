@@ -5,7 +5,6 @@ texts are Kafka's. Refuses with InvalidTopic.
 """
 
 import re
-from collections.abc import Iterable
 from typing import Final
 
 from penstock.model.errors import InvalidTopic
@@ -58,11 +57,3 @@ def check_name(name: str) -> TopicName:
 def collision_key(name: str) -> str:
     """Return a key that is equal for names that collide in metric names, where '.' becomes '_'."""
     return name.replace(".", "_")
-
-
-def find_collision(name: str, existing: Iterable[str]) -> str | None:
-    """Return the first other topic whose name differs from this one only in '.' and '_'."""
-    if "." not in name and "_" not in name:
-        return None
-    key = collision_key(name)
-    return next((other for other in existing if other != name and collision_key(other) == key), None)

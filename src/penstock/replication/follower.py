@@ -50,8 +50,11 @@ class Step(NamedTuple):
 class OwnLog(Protocol):
     """What is asked of the follower's log."""
 
-    start_offset: int
-    end_offset: int
+    @property
+    def start_offset(self) -> int: ...
+
+    @property
+    def end_offset(self) -> int: ...
 
     def epoch_end(self, epoch: int) -> tuple[int, int]: ...
 

@@ -8,20 +8,10 @@ alter_isr.py carries its proposals to the controller. The rules stand in docs/in
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from penstock.model.ids import NodeId, Offset
+from penstock.model.ids import NodeId
 
 NEVER = float("-inf")
 NO_BROKER_EPOCH = -1
-
-
-def advance_high_watermark(mark: Offset, *, ends_in_sync: Sequence[Offset]) -> Offset:
-    """Return the offset up to which every in-sync replica holds the log durably.
-
-    The mark never moves back. A replica may rejoin with a shorter log, but what
-    a consumer has once been shown must stay readable.
-    """
-    assert ends_in_sync, "the leader is always in its own in-sync set"
-    return max(mark, min(ends_in_sync))
 
 
 def effective_min_isr(min_insync_replicas: int, *, replica_count: int) -> int:
@@ -76,6 +66,19 @@ class Progress:
             self.caught_up_at = heard_at
 
 
+def advance_high_watermark(mark: int, durable_offset: int, counted: Sequence[Progress]) -> int:
+    """Return the offset up to which the leader and every follower that counts hold the log durably.
+
+    The mark never moves back. A replica may rejoin with a shorter log, but what
+    a consumer has once been shown must stay readable.
+    """
+    bound = durable_offset
+    for follower in counted:
+        if follower.offset < bound:
+            bound = follower.offset
+    return bound if bound > mark else mark
+
+
 class Proposal(NamedTuple):
     """A change of the in-sync set that the controller is asked for."""
 
@@ -90,9 +93,9 @@ class Leadership:
 
     __slots__ = (
         "_broker_epoch",
-        "_counted",
         "_maximal",
         "_node_id",
+        "counted",
         "epoch",
         "epoch_start",
         "followers",
@@ -150,15 +153,7 @@ class Leadership:
         self.proposal = None
         self._recount()
 
-    # -- the mark ------------------------------------------------------------------------------
-
-    def mark_bound(self, durable_offset: int) -> int:
-        """The offset below which every follower that counts holds the log, and this node durably."""
-        bound = durable_offset
-        for follower in self._counted:
-            if follower.offset < bound:
-                bound = follower.offset
-        return bound
+    # -- the in-sync set -----------------------------------------------------------------------
 
     def is_member(self, node_id: NodeId) -> bool:
         """Whether the node is, or may be by now, in the in-sync set."""
@@ -169,7 +164,8 @@ class Leadership:
         for follower in self.followers.values():
             if follower.node_id in self._maximal:
                 follower.joining = False
-        self._counted = tuple(each for each in self.followers.values() if each.joining or each.node_id in self._maximal)
+        # Those that the mark waits for.
+        self.counted = tuple(each for each in self.followers.values() if each.joining or each.node_id in self._maximal)
 
     # -- proposals -----------------------------------------------------------------------------
 

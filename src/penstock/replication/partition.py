@@ -1,14 +1,14 @@
 """One partition as this node holds it: its log, its role, its high watermark, and who waits on it.
 
-Calls go to storage/log.py and, while it leads, to isr.py. The mark follows what every in-sync replica
-holds durably, so nothing that a power failure could take back is ever shown to a consumer. A follower's
-part is in following.py. Refuses: other roles, stale and unknown leader epochs, too small an in-sync set.
+Calls go to storage/log.py, marks.py, waiting.py and, while it leads, to isr.py. The high watermark follows what every
+in-sync replica holds durably, so nothing that a power failure could take back is ever shown to a consumer.
+Refuses: other roles, stale and unknown leader epochs, too small an in-sync set.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from penstock.metadata.image import RECOVERING
@@ -24,41 +24,27 @@ from penstock.model.errors import (
 )
 from penstock.model.ids import NodeId, TopicName
 from penstock.ports.network import FileSlice
-from penstock.replication.isr import Leadership, Progress, Proposal, effective_min_isr
-from penstock.replication.marks import MarkedLog
-from penstock.replication.waiting import WaitingProduce
+from penstock.replication.isr import Leadership, Progress, Proposal, advance_high_watermark, effective_min_isr
+from penstock.replication.marks import Marks
+from penstock.replication.waiting import Waiters, WaitingProduce
 from penstock.storage.log import Appended, Log
 from penstock.storage.marker import SIZE as MARKER_SIZE
+from penstock.storage.marker_append import append_marker
 from penstock.storage.validate import Prepared
-from penstock.storage.verification import Verification
+from penstock.storage.verification_guard import VerificationGuard
 from penstock.wire.batch import BatchHeader
 
 if TYPE_CHECKING:
     from penstock.metadata.image import PartitionImage
+    from penstock.replication.cluster import Cluster
+    from penstock.replication.feed import Fed
 
 ALL_REPLICAS = -1
 
 
-class Cluster(Protocol):
-    """What a partition with followers needs of the rest of the node."""
+class Partition:
+    """A log with its marks, its role in the cluster and its waiters."""
 
-    @property
-    def lag_s_max(self) -> float: ...
-
-    def now(self) -> float: ...
-
-    def may_join(self, partition: Partition, node_id: NodeId, broker_epoch: int) -> bool:
-        """Whether a replica may be a member of the in-sync set: registered with that epoch, alive, its disk there."""
-        ...
-
-    def is_alive(self, node_id: NodeId) -> bool: ...
-
-    def propose(self, partition: Partition, proposal: Proposal) -> None:
-        """Ask the controller for another in-sync set."""
-        ...
-
-
-class Partition(MarkedLog):
     __slots__ = (
         "_cluster",
         "_enough_in_sync",
@@ -68,6 +54,8 @@ class Partition(MarkedLog):
         "lead",
         "leader",
         "leader_epoch",
+        "log",
+        "marks",
         "messages_in",
         "node_id",
         "on_held",
@@ -76,6 +64,7 @@ class Partition(MarkedLog):
         "topic",
         "topic_id",
         "unclean",
+        "waiters",
     )
 
     def __init__(
@@ -97,7 +86,9 @@ class Partition(MarkedLog):
         self.topic_id = topic_id
         self.index = index
         self.node_id = node_id
-        super().__init__(log, known_mark)
+        self.log = log
+        self.marks = Marks(log, known_mark)
+        self.waiters = Waiters()
         # What producers wrote here, counted by the handler.
         self.bytes_in = self.messages_in = 0
         self._cluster = cluster
@@ -115,7 +106,15 @@ class Partition(MarkedLog):
             now=0.0,
         )  # fmt: skip
         self._enough_in_sync = True
-        log.on_durable = self._advance
+        log.flusher.notify_durable(self._advance)
+
+    @property
+    def high_watermark(self) -> int:
+        return self.marks.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        return self.marks.last_stable_offset
 
     # -- roles -----------------------------------------------------------------------------
 
@@ -126,7 +125,7 @@ class Partition(MarkedLog):
     @property
     def mark_is_known(self) -> bool:
         """Whether a new leader has learned how far the mark had come before it."""
-        return self.lead is None or self.high_watermark >= self.lead.epoch_start
+        return self.lead is None or self.marks.high_watermark >= self.lead.epoch_start
 
     def take_role(self, state: PartitionImage) -> None:
         """Follow the image: lead, follow, or change the company while doing so."""
@@ -210,15 +209,12 @@ class Partition(MarkedLog):
         needed = effective_min_isr(self.log.settings.min_insync_replicas, replica_count=len(self.replicas))
         had_enough, self._enough_in_sync = self._enough_in_sync, len(self.isr) >= needed
         if had_enough and not self._enough_in_sync:
-            self._fail_produces(NotEnoughReplicasAfterAppend.code)
+            self.waiters.fail_produces(NotEnoughReplicasAfterAppend.code)
 
     def _fail_waiting(self) -> None:
         self._enough_in_sync = True
-        self._fail_produces(NotLeaderOrFollower.code)
-        for fetch in list(self._waiting_fetches):
-            fetch.changed()
-        for fed in self.feeds:
-            fed.changed()
+        self.waiters.fail_produces(NotLeaderOrFollower.code)
+        self.waiters.changed()
 
     def check_epoch(self, current_leader_epoch: int, *, leader_only: bool = True) -> None:
         """Fence a client that knows an older, or claims a newer, leader epoch (KIP-320)."""
@@ -236,7 +232,7 @@ class Partition(MarkedLog):
         lead, cluster = self.lead, self._cluster
         assert lead is not None and cluster is not None, "only a leader with followers is fetched from"
         now = cluster.now()
-        progress.fetched(offset, log_start_offset, broker_epoch, leader_end=self.log.end_offset, now=now)
+        progress.fetched(offset, log_start_offset, broker_epoch, leader_end=self.log.offsets.end, now=now)
         if not lead.is_member(progress.node_id):
             proposal = lead.admit(
                 progress,
@@ -247,7 +243,7 @@ class Partition(MarkedLog):
             )
             if proposal is not None:
                 cluster.propose(self, proposal)
-        if offset > self.high_watermark:
+        if offset > self.marks.high_watermark:
             self._advance()
 
     def reconsider(self) -> None:
@@ -273,7 +269,7 @@ class Partition(MarkedLog):
         if lead is None or cluster is None or not lead.followers:
             return
         end = self.log.end_offset
-        for fed in self.feeds:
+        for fed in self.waiters.feeds:
             progress = lead.followers.get(fed.feed.node_id)
             if progress is not None:
                 progress.still_there(leader_end=end, heard_at=fed.feed.heard_at)
@@ -285,8 +281,7 @@ class Partition(MarkedLog):
     def delete_before(self, offset: int) -> None:
         """Hide the records before an offset, here and, with the next answers, on every other replica."""
         self.log.advance_start(offset)
-        for fed in self.feeds:
-            fed.changed()
+        self.waiters.feeds_changed()
 
     @property
     def low_watermark(self) -> int:
@@ -305,7 +300,7 @@ class Partition(MarkedLog):
         acks: int,
         now_ms: int,
         trusted: bool = False,
-        transaction_verified: Verification | bool = False,
+        transaction_verified: VerificationGuard | bool = False,
         prepared: Prepared | None = None,
     ) -> Appended:
         """Write one batch. Returns before it is durable; `wait_durable` tells when it is.
@@ -316,8 +311,7 @@ class Partition(MarkedLog):
             raise NotLeaderOrFollower
         if acks == ALL_REPLICAS and not self._enough_in_sync:
             raise NotEnoughReplicas
-        log = self.log
-        appended = log.append(
+        appended = self.log.append(
             records,
             leader_epoch=self.leader_epoch,
             now_ms=now_ms,
@@ -325,10 +319,11 @@ class Partition(MarkedLog):
             transaction_verified=transaction_verified,
             prepared=prepared,
         )
-        self._hidden_size += len(records)
-        if self.feeds:
-            self._feed(len(records))
-        if log.durable_offset > self.high_watermark:
+        marks, waiters = self.marks, self.waiters
+        marks.wrote(len(records))
+        if waiters.feeds:
+            waiters.wrote(len(records))
+        if self.log.offsets.durable > marks.high_watermark:
             self._advance()
         return appended
 
@@ -347,7 +342,8 @@ class Partition(MarkedLog):
             raise NotLeaderOrFollower
         if not self._enough_in_sync:
             raise NotEnoughReplicas
-        appended = self.log.append_marker(
+        appended = append_marker(
+            self.log,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             commit=commit,
@@ -356,44 +352,40 @@ class Partition(MarkedLog):
             now_ms=now_ms,
             transaction_version=transaction_version,
         )
-        self._hidden_size += MARKER_SIZE
-        if self.feeds:
-            self._feed(MARKER_SIZE)
-        if self.log.durable_offset > self.high_watermark:
+        self.marks.wrote(MARKER_SIZE)
+        self.waiters.wrote(MARKER_SIZE)
+        if self.log.offsets.durable > self.marks.high_watermark:
             self._advance()
         return appended
 
-    def _feed(self, size: int) -> None:
-        for fed in self.feeds:
-            fed.wrote(size)
-
     def append_fetched(self, records: memoryview, *, now_ms: int, leader_mark: int) -> None:
         """A follower's append: batches of its leader, as they are. `on_held` tells when they are held."""
-        if self.log.start_offset == self.log.end_offset:
+        offsets = self.log.offsets
+        if offsets.start == offsets.end:
             first = BatchHeader.at(records)
-            if first.base_offset < self.log.end_offset < first.next_offset:
+            if first.base_offset < offsets.end < first.next_offset:
                 # Records were deleted up to the middle of a batch: the log begins with the whole of it.
                 self.begin_anew(first.base_offset)
         # Compaction leaves gaps below the mark alone; any other is a rotten offset. A new leader may know a lower mark
         # than it had when it compacted what earlier leaders wrote, and learns the mark only from who follows it.
         self.log.append_replicated(records, now_ms=now_ms, gaps_below=leader_mark, gaps_before_epoch=self.leader_epoch)
-        self._hidden_size += len(records)
+        self.marks.wrote(len(records))
 
     def take_mark(self, mark: int) -> None:
         """The leader's mark, as far as this follower has come."""
-        mark = min(mark, self.log.end_offset)
-        if mark > self.high_watermark:
+        mark = min(mark, self.log.offsets.end)
+        if mark > self.marks.high_watermark:
             self._move_mark(mark)
 
     def cut(self, offset: int) -> None:
         """Drop what has parted from the leader's log."""
         self.log.truncate_to(offset)
-        self._after_cut()
+        self.marks.after_cut()
 
     def begin_anew(self, offset: int) -> None:
         """Drop everything: the leader's log begins behind, or this one has nothing."""
         self.log.truncate_fully_and_start_at(offset)
-        self._after_cut()
+        self.marks.after_cut()
 
     # -- the mark --------------------------------------------------------------------------
 
@@ -405,7 +397,7 @@ class Partition(MarkedLog):
         log = self.log
         if log.end_offset == self.high_watermark or self.isr != (self.node_id,) or log.directory.failure is not None:
             return False
-        self._waiting_produces.append(WaitingProduce(log.end_offset, deadline, done))
+        self.waiters.add_produce(WaitingProduce(log.end_offset, deadline, done))
         return True
 
     def _advance(self) -> None:
@@ -416,21 +408,61 @@ class Partition(MarkedLog):
                 self.on_held()
             return
         if self._enough_in_sync:
-            mark = lead.mark_bound(self.log.durable_offset)
-            if mark > self.high_watermark:
+            marks = self.marks
+            mark = advance_high_watermark(marks.high_watermark, self.log.offsets.durable, lead.counted)
+            if mark > marks.high_watermark:
                 self._move_mark(mark)
+
+    def _move_mark(self, mark: int) -> None:
+        self.waiters.mark_moved(mark, self.marks.move(mark))
+
+    # -- who waits -------------------------------------------------------------------------
+
+    def wait_durable(self, waiting: WaitingProduce) -> None:
+        """Park until the high watermark reaches the offset. Offsets come in about rising order."""
+        self.waiters.add_produce(waiting)
+
+    def fail(self, code: int) -> None:
+        """Nobody will be served here any more: answer all who wait."""
+        self.waiters.fail_produces(code)
+        self.waiters.changed()
+
+    def add_feed(self, fed: Fed) -> None:
+        """A follower's session takes the partition in: it will ask for the newest batch."""
+        self.waiters.add_feed(fed)
+        self.log.reader.keep_last(True)
+
+    def remove_feed(self, fed: Fed) -> None:
+        self.waiters.remove_feed(fed)
+        if not self.waiters.feeds:
+            self.log.reader.keep_last(False)
 
     # -- reading ---------------------------------------------------------------------------
 
+    def read(self, offset: int, *, max_bytes: int, committed_only: bool, at_least_one: bool) -> FileSlice | None:
+        """Whole batches from the one that contains the offset, up to the mark; None if there are none."""
+        marks, log = self.marks, self.log
+        end = marks.last_stable_offset if committed_only else marks.high_watermark
+        if offset >= end:
+            damaged_from = log.quarantine.damaged_from
+            if damaged_from is not None and offset >= damaged_from:
+                # There is more, or was: it must not look as if the reader had to wait for it.
+                raise StorageError(log.damage)
+            if offset > log.offsets.end:
+                raise OffsetOutOfRange
+            if offset >= log.offsets.start:
+                return None
+        return log.reader.read(offset, max_bytes=max_bytes, end=end, at_least_one=at_least_one)
+
     def read_for_replica(self, offset: int, *, max_bytes: int, at_least_one: bool) -> FileSlice | bytes | None:
         """Whole batches up to the end of the log; None if there are none."""
-        log = self.log
-        if offset == log.end_offset:
+        end, reader = self.log.offsets.end, self.log.reader
+        if offset == end:
             return None
-        newest = log.read_last(offset)
+        newest = reader.read_last(offset)
         if newest is not None and (at_least_one or len(newest) <= max_bytes):
             return newest
-        return log.read(offset, max_bytes=max_bytes, end=log.end_offset, at_least_one=at_least_one)
+        return reader.read(offset, max_bytes=max_bytes, end=end, at_least_one=at_least_one)
 
     def end_for_consumers(self, *, committed_only: bool) -> int:
         """Where the log ends for a consumer that asks. Refuses while a new leader has not learned the mark.
@@ -449,7 +481,7 @@ class Partition(MarkedLog):
         if damaged_from is not None and (len(self.replicas) > 1 or offset >= damaged_from):
             # A start that met damage knows the epochs before it alone: nobody may cut a whole log on its word.
             raise StorageError(self.log.damage)
-        epoch, end_offset = self.log.epochs.end_of(last_fetched_epoch, self.log.end_offset)
+        epoch, end_offset = self.log.epochs.end_of(last_fetched_epoch, self.log.offsets.end)
         if end_offset < 0:
             raise OffsetOutOfRange
         if epoch < last_fetched_epoch or end_offset < offset:
@@ -459,9 +491,9 @@ class Partition(MarkedLog):
     def holds_prefix(self, offset: int, last_fetched_epoch: int) -> bool:
         """Whether a follower's log up to an offset is a part of this one, as far as it is known here."""
         log = self.log
-        if not log.start_offset <= offset <= log.end_offset:
+        if not log.offsets.start <= offset <= log.offsets.end:
             return False
         if last_fetched_epoch < 0:
             return True
-        epoch, end_offset = log.epochs.end_of(last_fetched_epoch, log.end_offset)
+        epoch, end_offset = log.epochs.end_of(last_fetched_epoch, log.offsets.end)
         return epoch == last_fetched_epoch and end_offset >= offset

@@ -230,7 +230,7 @@ class Replicas:
         for hosted in changed:
             settings = self._topic_settings(hosted.name)
             for partition in hosted.partitions.values():
-                partition.log.settings = settings
+                partition.log.apply_settings(settings)
                 partition.settings_changed()
 
     def _topic_settings(self, name: TopicName) -> TopicSettings:
@@ -315,7 +315,7 @@ class Replicas:
         now = self._clock.monotonic()
         for (hosted, index), attempt in list(self._provisional.items()):
             partition = hosted.partitions.get(index)
-            if partition is None or not partition.log.is_provisional or partition.log.is_abandoned:
+            if partition is None or not partition.log.quarantine.is_provisional or partition.log.is_abandoned:
                 del self._provisional[hosted, index]
             elif now >= attempt.at:
                 place = TopicPartition(hosted.name, PartitionIndex(index))
@@ -421,7 +421,7 @@ class Replicas:
             self._look_at = now + self._company.lag_s_max / 2
         damaged: list[Partition] = []
         for partition in self.all():
-            partition.expire_produces(now)
+            partition.waiters.expire_produces(now)
             if looks:
                 partition.look_for_laggards()
             if partition.log.damage is not None:
@@ -464,4 +464,5 @@ class Replicas:
     def directory_failed(self) -> None:
         """Answer everybody who waits: what is not durable by now will not be acknowledged."""
         for partition in list(self.all()):
-            partition.log_failed()
+            # What is not durable by now never will be known to be.
+            partition.fail(StorageError.code)

@@ -1,15 +1,22 @@
 """Requests that wait: for their records to become durable, or for records to arrive.
 
-A parked request hangs in the lists of the partitions it waits on; partition.py wakes it
-when the high watermark moves. Time-outs of fetches share one heap and one timer; those of
+A parked request hangs in the lists (`Waiters`) of the partitions it waits on; partition.py
+wakes it when the high watermark moves. Time-outs of fetches share one heap and one timer; those of
 produces are found by a sweep, because almost none of them ever expires.
 """
 
+from __future__ import annotations
+
+from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from penstock.model.errors import NO_ERROR, RequestTimedOut
 from penstock.ports.clock import Clock, Timer
+
+if TYPE_CHECKING:
+    from penstock.replication.feed import Fed
 
 
 class WaitingProduce:
@@ -36,6 +43,79 @@ class WaitingFetch(Protocol):
         ...
 
     def expired(self) -> None: ...
+
+
+class Waiters:
+    """Everything that waits on one partition: acks=all produces, fetches, and the sessions of followers."""
+
+    __slots__ = ("_fetches", "_produces", "feeds")
+
+    def __init__(self) -> None:
+        self._produces: deque[WaitingProduce] = deque()
+        # A dict for its order and its cheap removal; the values mean nothing.
+        self._fetches: dict[WaitingFetch, None] = {}
+        self.feeds: list[Fed] = []
+        """The sessions of followers that the partition is part of."""
+
+    # -- what happened -----------------------------------------------------------------------
+
+    def wrote(self, size: int) -> None:
+        """Bytes were appended, for followers to fetch."""
+        for fed in self.feeds:
+            fed.wrote(size)
+
+    def mark_moved(self, mark: int, size: int) -> None:
+        """The high watermark has come to an offset, and about so many bytes became visible."""
+        waiting = self._produces
+        while waiting and waiting[0].offset <= mark:
+            waiting.popleft().done(NO_ERROR)
+        if self._fetches:
+            for fetch in list(self._fetches):
+                fetch.more_bytes(size)
+        for fed in self.feeds:
+            fed.mark_moved()
+
+    def changed(self) -> None:
+        """The partition changed hands or went away: fetches look again at once."""
+        for fetch in list(self._fetches):
+            fetch.changed()
+        self.feeds_changed()
+
+    def feeds_changed(self) -> None:
+        """Followers are to hear of something other than records."""
+        for fed in self.feeds:
+            fed.changed()
+
+    def fail_produces(self, code: int, *, before: float | None = None) -> None:
+        """Answer the produces with an error: all, or those whose deadline is over."""
+        parked, self._produces = self._produces, deque()
+        for waiting in parked:
+            if before is None or waiting.deadline <= before:
+                waiting.done(code)
+            else:
+                self._produces.append(waiting)
+
+    def expire_produces(self, now: float) -> None:
+        if self._produces and self._produces[0].deadline <= now:
+            self.fail_produces(RequestTimedOut.code, before=now)
+
+    # -- who waits ---------------------------------------------------------------------------
+
+    def add_produce(self, waiting: WaitingProduce) -> None:
+        """Park until the high watermark reaches the offset. Offsets come in about rising order."""
+        self._produces.append(waiting)
+
+    def add_fetch(self, fetch: WaitingFetch) -> None:
+        self._fetches[fetch] = None
+
+    def remove_fetch(self, fetch: WaitingFetch) -> None:
+        self._fetches.pop(fetch, None)
+
+    def add_feed(self, fed: Fed) -> None:
+        self.feeds.append(fed)
+
+    def remove_feed(self, fed: Fed) -> None:
+        self.feeds.remove(fed)
 
 
 class Deadlines:

@@ -25,18 +25,18 @@ from penstock.storage.txn_index import EMPTY, Summary
 from penstock.wire.batch import HeaderTuple
 
 if TYPE_CHECKING:
-    from penstock.storage.rolling import RollingLog
+    from penstock.storage.log import Log
 
 CHECKPOINT: Final = "txnindex-checkpoint"
 _VERSION: Final = "0"
 
 
-def in_range(log: RollingLog, start: int, end: int) -> list[tuple[int, int]]:
+def in_range(log: Log, start: int, end: int) -> list[tuple[int, int]]:
     """Return producer id and first offset of every aborted transaction that reaches into a range, by first offset."""
     found: list[tuple[int, int]] = []
-    first = max(bisect_right(log.bases, start) - 1, 0)
+    first = max(bisect_right(log.segments.bases, start) - 1, 0)
     for slot in range(first, len(log.segments)):
-        if log.bases[slot] >= end and slot > first and _first_open_before(log, slot) >= end:
+        if log.segments.bases[slot] >= end and slot > first and _first_open_before(log, slot) >= end:
             # Every transaction that reaches into the range was ended before this segment.
             break
         index = log.segments[slot].txn_index
@@ -50,7 +50,7 @@ def in_range(log: RollingLog, start: int, end: int) -> list[tuple[int, int]]:
     return sorted(found, key=lambda each: each[1])
 
 
-def ended_before(log: RollingLog, end: int) -> list[Ended]:
+def ended_before(log: Log, end: int) -> list[Ended]:
     """Return every aborted transaction that began before an offset."""
     if not log.any_aborted:
         return []
@@ -67,7 +67,7 @@ def none_in(segments: Sequence[Segment]) -> bool:
     return all(each.txn_index.summary == EMPTY for each in segments)
 
 
-def _first_open_before(log: RollingLog, slot: int) -> int:
+def _first_open_before(log: Log, slot: int) -> int:
     """Return the lowest first offset among the transactions open when a segment began, as its snapshot says."""
     segment = log.segments[slot]
     if segment.first_open_before is None:
@@ -81,7 +81,7 @@ def _first_open_before(log: RollingLog, slot: int) -> int:
     return segment.first_open_before
 
 
-def ensure_loaded(log: RollingLog, slot: int) -> None:
+def ensure_loaded(log: Log, slot: int) -> None:
     """See to it that the index of a segment can be asked, or added to."""
     segment = log.segments[slot]
     if segment.txn_index.loaded:
@@ -92,7 +92,7 @@ def ensure_loaded(log: RollingLog, slot: int) -> None:
         _rebuild(log, slot)
 
 
-def _rebuild(log: RollingLog, slot: int) -> None:
+def _rebuild(log: Log, slot: int) -> None:
     """Make the index of a segment from the log: the state of its producers before it, then its own batches."""
     disk, segment, now_ms = log.directory.disk, log.segments[slot], log.clock_wall_ms()
     producers = ProducerState()
@@ -120,9 +120,9 @@ def note_batch(producers: ProducerState, segment: Segment, position: int, header
 # The checkpoint
 
 
-def save_checkpoint(log: RollingLog, *, closing: bool) -> None:
+def save_checkpoint(log: Log, *, closing: bool) -> None:
     """Say what is in the indexes of the newest segments of which that is known; the active one only when closing."""
-    if log.swap is not None:
+    if log.compaction.swap is not None:
         # It would speak of segments that are about to be replaced. The swap's end writes it.
         return
     segments = log.segments if closing else log.segments[:-1]
@@ -136,7 +136,7 @@ def save_checkpoint(log: RollingLog, *, closing: bool) -> None:
     try:
         for segment in segments[-1:]:
             segment.txn_index.save_if_any(disk)
-        end = log.end_offset if closing else log.bases[-1]
+        end = log.end_offset if closing else log.segments.bases[-1]
         content = _encode(known, known[-1][0].base_offset if known else end, end, log.segments[-1] if closing else None)
         file = disk.open(path, create=True)
         try:

@@ -89,7 +89,7 @@ def accept_loss(
         found = _assess(log)
         if confirmed and log.damage is not None:
             _give_up(disk, log, found)
-            store.settle_loss(place, start_offset=found.start_offset)
+            store.settle_loss(place, start_offset=found.start_offset, end_offset=found.end_offset)
     finally:
         store.close(clean=store.was_clean, broker_epoch=store.previous_broker_epoch)
     return found

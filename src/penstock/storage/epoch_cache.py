@@ -17,7 +17,7 @@ FILE_NAME = "leader-epoch-checkpoint"
 class EpochCache:
     """The epochs of one log, oldest first."""
 
-    __slots__ = ("_epochs", "_offsets", "_path", "dirty", "disk")
+    __slots__ = ("_epochs", "_offsets", "_path", "dirty", "disk", "latest")
 
     def __init__(self, disk: Disk, folder: str) -> None:
         self.disk = disk
@@ -25,10 +25,12 @@ class EpochCache:
         self._epochs: list[int] = []
         self._offsets: list[int] = []
         self.dirty = False
+        self.latest: int = NO_EPOCH
+        """The epoch of the newest batch, -1 if there is none."""
 
-    @property
-    def latest(self) -> int:
-        return self._epochs[-1] if self._epochs else NO_EPOCH
+    def _changed(self) -> None:
+        self.dirty = True
+        self.latest = self._epochs[-1] if self._epochs else NO_EPOCH
 
     def entries(self) -> list[tuple[int, int]]:
         return list(zip(self._epochs, self._offsets, strict=True))
@@ -46,7 +48,9 @@ class EpochCache:
                 raise Corruption(f"{self._path}: epochs do not rise")
             epochs.append(epoch)
             offsets.append(offset)
-        self._epochs, self._offsets, self.dirty = epochs, offsets, False
+        self._epochs, self._offsets = epochs, offsets
+        self._changed()
+        self.dirty = False
 
     def assign(self, epoch: int, offset: int) -> None:
         """Note that the epoch begins at the offset, unless it has begun already."""
@@ -58,7 +62,7 @@ class EpochCache:
             self._offsets.pop()
         self._epochs.append(epoch)
         self._offsets.append(offset)
-        self.dirty = True
+        self._changed()
 
     def end_of(self, epoch: int, end_offset: int) -> tuple[int, int]:
         """Return the largest epoch not above the one asked for, and the offset where it ends; (-1, -1) if unknown."""
@@ -81,7 +85,7 @@ class EpochCache:
         while self._offsets and self._offsets[-1] >= offset:
             self._epochs.pop()
             self._offsets.pop()
-            self.dirty = True
+            self._changed()
 
     def truncate_start(self, offset: int) -> None:
         """Forget epochs that ended before the offset; the one that holds it begins there now."""
@@ -89,10 +93,16 @@ class EpochCache:
         if slot > 0 or (slot == 0 and self._offsets[0] < offset):
             del self._epochs[:slot], self._offsets[:slot]
             self._offsets[0] = offset
-            self.dirty = True
+            self._changed()
 
     def clear(self) -> None:
-        self._epochs, self._offsets, self.dirty = [], [], self.dirty or bool(self._epochs)
+        if self._epochs:
+            self._epochs, self._offsets = [], []
+            self._changed()
+
+    def replace_file(self) -> None:
+        """Write the file with the next `save`: what it holds cannot be used."""
+        self.dirty = True
 
     def save(self) -> None:
         """Write the file if anything changed."""

@@ -25,11 +25,11 @@ def load_epochs(epochs: EpochCache, segments: Sequence[Segment], end: int, *, lo
     except FileNotFoundError:
         pass
     except Corruption:
-        epochs.dirty = True
+        epochs.replace_file()
     except OSError as error:
         if error.errno not in UNREADABLE:
             raise
-        epochs.dirty = True
+        epochs.replace_file()
     epochs.clear()
     for segment in segments:
         if segment.base_offset >= end:

@@ -2,56 +2,76 @@
 
 Files are synced in the order in which they were written, so an offset is durable only when
 everything before it is. A failed sync is never tried again: it stops the whole data folder.
+Moves `flushed`, `durable` and, after a write, `end` of log_offsets.py.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from penstock.config.settings import TopicSettings
 from penstock.ports.disk import File
 from penstock.storage.segment import Segment
 
 if TYPE_CHECKING:
-    from penstock.storage.rolling import RollingLog
+    from penstock.storage.log import Log
+    from penstock.storage.recovery import Recovered
 
 
 class Flusher:
-    """Moves a log's `flushed_offset` after its `end_offset`."""
+    """Moves a log's flushed offset after its end."""
 
     __slots__ = (
+        "_busy",
+        "_closed",
+        "_files",
+        "_flush_messages",
+        "_folders",
         "_generation",
         "_index_syncs",
         "_log",
+        "_offsets",
+        "_on_durable",
+        "_on_named",
+        "_rolled",
+        "_segments",
         "_stopped",
         "_synced_file",
         "_synced_size",
+        "_unflushed_since_ms",
         "_unlisted",
-        "busy",
-        "closed",
-        "files",
-        "folders",
-        "on_named",
-        "rolled",
+        "syncs_appends",
     )
 
-    def __init__(self, log: RollingLog) -> None:
+    def __init__(self, log: Log, state: Recovered) -> None:
         self._log = log
+        self._offsets = log.offsets
+        self._segments = log.segments
+        self.syncs_appends = True
+        """Whether appends become durable by a sync (`flush.mode=fsync`)."""
+        self._flush_messages = 0
+        self._unflushed_since_ms: int | None = None
+        self._on_durable: Callable[[], None] = _nothing
         self._generation = 0
-        self.busy = False
+        self._busy = False
         self._stopped = False
         # Folders with names, and small files, that a power loss could still take back.
-        self.folders: dict[str, None] = {}
-        self.files: list[str] = []
+        self._folders: dict[str, None] = {}
+        self._files: list[str] = []
+        if state.folder_changed or state.list_changed:
+            self._folders[log.folder] = None
+        if state.list_changed:
+            self._files.append(state.listed.path)
         # Called once those are durable, before anything else is.
-        self.on_named: Callable[[], None] | None = None
+        self._on_named: Callable[[], None] | None = None
         # Closed segments with bytes that are not synced yet, each with the offset behind it.
-        self.rolled: deque[tuple[File, int]] = deque()
+        self._rolled: deque[tuple[File, int]] = deque(state.unflushed)
         # Closed segments whose indexes are not synced yet. Nobody waits for these but the recovery point.
-        self.closed: deque[Segment] = deque()
+        self._closed: deque[Segment] = deque()
         self._index_syncs = 0
         # The active segment's file, if it was synced, and its size when that was asked for.
         self._synced_file: File | None = None
@@ -59,10 +79,73 @@ class Flusher:
         # Synced segments that the disk has refused to list: they are tried again.
         self._unlisted: list[tuple[File, int]] = []
 
+    def apply_settings(self, settings: TopicSettings) -> None:
+        """Sync by other rules from the next append on. Without group commit nobody waits for a sync any more."""
+        self.syncs_appends = settings.flush_mode == "fsync"
+        self._flush_messages = settings.flush_messages
+        if not self.syncs_appends and self._offsets.count_all_durable():
+            self._on_durable()
+
+    def notify_durable(self, callback: Callable[[], None]) -> None:
+        """Call back whenever more is durable, instead of calling who asked for it before."""
+        self._on_durable = callback
+
+    @property
+    def recovery_point(self) -> int:
+        """Return the offset whose segment is the first that a crash makes us read again."""
+        offsets = self._offsets
+        point = offsets.flushed
+        if self._closed:
+            # A closed segment is not done with before its indexes are synced.
+            return min(point, self._closed[0].base_offset)
+        if point == offsets.end and self._log.writer.is_open and self._segments.active.size:
+            # The very end would name the next segment, if one begins there before the next checkpoint.
+            return point - 1
+        return point
+
+    # What has to be synced
+
+    def appended(self, end: int) -> None:
+        """Move the end behind batches that were written and noted, and have them synced if that is asked for."""
+        offsets = self._offsets
+        if self.syncs_appends:
+            offsets.extend(end)
+            if not self._busy:
+                self.start()
+        else:
+            offsets.extend_durably(end)
+            if end - offsets.flushed >= self._flush_messages:
+                self.start()
+
+    def add_closed(self, segment: Segment, file: File, end: int) -> None:
+        """Sync a segment that was closed, and its indexes, before anything that follows it."""
+        self._rolled.append((file, end))
+        self._closed.append(segment)
+
+    def add_closed_indexes(self, segment: Segment) -> None:
+        """Sync the indexes of a segment whose batches are synced already."""
+        self._closed.append(segment)
+
+    def sync_folder_next(self, *paths: str) -> None:
+        """Sync the names in folders before anything else counts as durable."""
+        self._folders.update(dict.fromkeys(paths))
+
+    def sync_names_next(self, *, files: Sequence[str], folders: Sequence[str], on_named: Callable[[], None]) -> None:
+        """Sync files and folders before anything else counts as durable, and call back once they are."""
+        self._files += files
+        self.sync_folder_next(*folders)
+        self._on_named = on_named
+
+    def folder_is_synced(self, path: str) -> None:
+        """Do not sync a folder that was synced for another log."""
+        self._folders.pop(path, None)
+
+    # Syncing
+
     def start(self) -> None:
         """Sync the oldest file that needs it, unless a sync is under way."""
         log = self._log
-        if self.busy or self._stopped or log.directory.failure is not None:
+        if self._busy or self._stopped or log.directory.failure is not None:
             return
         try:
             self.sync_names()
@@ -74,24 +157,34 @@ class Flusher:
             unlisted, self._unlisted = self._unlisted, []
             for job in unlisted:
                 self._list_closed(job)
-        if self.rolled:
-            job = self.rolled[0]
-            self.busy = True
+        if self._rolled:
+            job = self._rolled[0]
+            self._busy = True
             disk.sync_later(job[0], partial(self._finished, self._generation, job, 0))
             return
-        file, size = log.active.open_for_append(), log.active.size
-        done = partial(self._finished, self._generation, (file, log.end_offset), size)
-        self.busy = True
+        file, size = self._segments.active.open_for_append(), self._segments.active.size
+        done = partial(self._finished, self._generation, (file, self._offsets.end), size)
+        self._busy = True
         if file is self._synced_file:
             disk.sync_tail_later(file, self._synced_size, size - self._synced_size, done)
         else:
             disk.sync_later(file, done)
 
+    def start_if_older_than(self, now_ms: int, age_ms: int) -> None:
+        """Start a sync when there has been something to sync for so long (`flush.ms`)."""
+        if self._offsets.flushed >= self._offsets.end:
+            self._unflushed_since_ms = None
+        elif self._unflushed_since_ms is None:
+            self._unflushed_since_ms = now_ms
+        elif now_ms - self._unflushed_since_ms >= age_ms:
+            self._unflushed_since_ms = None
+            self.start()
+
     def sync_indexes(self) -> None:
         """Sync the indexes of the oldest closed segment. What the disk refuses now is tried again later."""
-        if self._index_syncs or self._stopped or not self.closed or self._log.directory.failure is not None:
+        if self._index_syncs or self._stopped or not self._closed or self._log.directory.failure is not None:
             return
-        segment = self.closed[0]
+        segment = self._closed[0]
         try:
             files = segment.save_indexes()
         except OSError:
@@ -102,14 +195,14 @@ class Flusher:
 
     def drop(self, segment: Segment) -> None:
         """Forget a segment that is no longer part of the log."""
-        if segment in self.closed:
-            self.closed.remove(segment)
+        if segment in self._closed:
+            self._closed.remove(segment)
 
     def forget(self, *, from_offset: int = 0) -> None:
         """Ignore the sync under way, because the log is cut at an offset. Closed segments below it are still synced."""
         self._generation += 1
         self._synced_file = None
-        self.rolled = deque(each for each in self.rolled if each[1] <= from_offset)
+        self._rolled = deque(each for each in self._rolled if each[1] <= from_offset)
         self._unlisted = [each for each in self._unlisted if each[1] <= from_offset]
 
     def now(self) -> None:
@@ -117,51 +210,52 @@ class Flusher:
         log = self._log
         try:
             self.sync_names()
-            while self.rolled:
-                job = self.rolled[0]
+            while self._rolled:
+                job = self._rolled[0]
                 job[0].sync()
-                self.rolled.popleft()
+                self._rolled.popleft()
                 self._list_closed(job)
                 self.sync_names()
-            if log.flushed_offset < log.end_offset:
-                log.active.open_for_append().sync()
+            if self._offsets.flushed < self._offsets.end:
+                self._segments.active.open_for_append().sync()
         except OSError as error:
             log.directory.fail(error)
             raise
-        if self._advance(log.end_offset):
-            log.on_durable()
+        if self._offsets.flush_to(self._offsets.end):
+            self._on_durable()
 
     def indexes_now(self) -> None:
         """Sync the indexes of all closed segments before returning; raises OSError."""
-        while self.closed:
+        while self._closed:
             # A full disk is no reason to stop the folder, a failed sync is.
-            files = self.closed[0].save_indexes()
+            files = self._closed[0].save_indexes()
             try:
                 for file in files:
                     file.sync()
             except OSError as error:
                 self._log.directory.fail(error)
                 raise
-            self.closed.popleft()
+            self._closed.popleft()
 
     def stop(self) -> None:
-        """Sync nothing any more."""
+        """Sync nothing any more, and call nobody back."""
+        self._on_durable = _nothing
         self.forget()
         self._stopped = True
 
     def sync_names(self) -> None:
         """Make the names of the log's files and folders durable. Blocks; raises OSError."""
-        while self.files:
-            file = self._log.directory.disk.open(self.files[-1])
+        while self._files:
+            file = self._log.directory.disk.open(self._files[-1])
             file.sync()
             file.close()
-            self.files.pop()
-        while self.folders:
-            self._log.directory.disk.sync_folder(next(iter(self.folders)))
-            del self.folders[next(iter(self.folders))]
-        if self.on_named is not None:
-            self.on_named()
-            self.on_named = None
+            self._files.pop()
+        while self._folders:
+            self._log.directory.disk.sync_folder(next(iter(self._folders)))
+            del self._folders[next(iter(self._folders))]
+        if self._on_named is not None:
+            self._on_named()
+            self._on_named = None
 
     def _list_closed(self, job: tuple[File, int]) -> None:
         """List a closed segment, now that it is synced; the list is synced before anything behind it counts.
@@ -170,22 +264,22 @@ class Flusher:
         """
         log = self._log
         file, end = job
-        slot = bisect_left(log.bases, end) - 1
-        if file.path == log.listed.path or slot < 0 or log.bases[slot + 1 : slot + 2] != [end]:
+        slot = bisect_left(self._segments.bases, end) - 1
+        if file.path == log.listed.path or slot < 0 or self._segments.bases[slot + 1 : slot + 2] != [end]:
             return
-        segment = log.segments[slot]
+        segment = self._segments[slot]
         is_listed = log.listed.exists
         try:
-            self.rolled.appendleft((log.listed.closed(segment.base_offset, end, segment.size), end))
+            self._rolled.appendleft((log.listed.closed(segment.base_offset, end, segment.size), end))
         except OSError:
             self._unlisted.append(job)
             return
         if not is_listed:
-            self.folders[log.folder] = None
+            self._folders[log.folder] = None
 
     def _finished(self, generation: int, job: tuple[File, int], size: int, error: OSError | None) -> None:
         log = self._log
-        self.busy = False
+        self._busy = False
         if error is not None:
             log.directory.fail(error)
             return
@@ -193,17 +287,17 @@ class Flusher:
             return
         advanced = False
         if generation == self._generation:
-            if self.rolled and self.rolled[0] is job:
-                self.rolled.popleft()
+            if self._rolled and self._rolled[0] is job:
+                self._rolled.popleft()
                 self._list_closed(job)
             else:
                 self._synced_file, self._synced_size = job[0], size
-            advanced = self._advance(job[1])
+            advanced = self._offsets.flush_to(job[1])
         # The next sync runs while this one is acknowledged.
-        if self.rolled or (log.syncs_appends and log.flushed_offset < log.end_offset):
+        if self._rolled or (self.syncs_appends and self._offsets.flushed < self._offsets.end):
             self.start()
         if advanced:
-            log.on_durable()
+            self._on_durable()
 
     def _index_synced(self, segment: Segment, error: OSError | None) -> None:
         self._index_syncs -= 1
@@ -213,12 +307,6 @@ class Flusher:
             self.drop(segment)
             self.sync_indexes()
 
-    def _advance(self, offset: int) -> bool:
-        """Move the marks; return whether more is durable than before."""
-        log = self._log
-        if offset > log.flushed_offset:
-            log.flushed_offset = offset
-        if offset <= log.durable_offset:
-            return False
-        log.durable_offset = offset
-        return True
+
+def _nothing() -> None:
+    return

@@ -73,7 +73,7 @@ class Janitor:
 
     def _look_after(self, log: Log) -> None:
         now_ms = self._store.retention_now_ms()
-        log.expire_producers(now_ms, self._current_settings().integer("producer.id.expiration.ms"))
+        log.producer_state.expire(now_ms, self._current_settings().integer("producer.id.expiration.ms"))
         try:
             log.delete_old_segments(high_watermark=self._high_watermark(log.topic_partition), now_ms=now_ms)
         except StorageError:
@@ -83,9 +83,9 @@ class Janitor:
         wall_ms = self._clock.wall_ms()
         self._store.remove_doomed_folders(wall_ms)
         for log in self._store:
-            if log.doomed:
-                log.remove_doomed_files(wall_ms)
-            log.flush_if_older_than(wall_ms, log.settings.flush_ms)
+            if log.deletes:
+                log.deletes.remove_due(wall_ms)
+            log.flusher.start_if_older_than(wall_ms, log.settings.flush_ms)
 
     def _checkpoint(self) -> None:
         self._store.checkpoint_retention_clock()

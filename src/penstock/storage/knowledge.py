@@ -70,7 +70,7 @@ class LogKnowledge:
             self._disk,
             self.folder,
             CLEAN_OFFSETS,
-            lambda: {at: log.clean_offset for at, log in self.logs.items()},
+            lambda: {at: log.compaction.clean_offset for at, log in self.logs.items()},
             directory.covering,
         )
         # Lower bounds, as they were found or last written.
@@ -149,9 +149,11 @@ class LogKnowledge:
         self.directory.covering(lambda: self._held.note(key, state))
 
     def _sync_names_with_first_batch(self, log: Log) -> None:
-        log.flusher.files.append(f"{log.folder}/{PARTITION_METADATA}")
-        log.flusher.folders.update({log.folder: None, self.folder: None})
-        log.flusher.on_named = partial(self._named, log)
+        log.flusher.sync_names_next(
+            files=[f"{log.folder}/{PARTITION_METADATA}"],
+            folders=[log.folder, self.folder],
+            on_named=partial(self._named, log),
+        )
         self._unnamed.add(log)
 
     def _named(self, log: Log) -> None:
@@ -164,7 +166,7 @@ class LogKnowledge:
         if log in self._unnamed:
             # The data folder was synced for this log, and with it the names of all folders that were made before.
             for each in self._unnamed:
-                each.flusher.folders.pop(self.folder, None)
+                each.flusher.folder_is_synced(self.folder)
             self._unnamed.clear()
 
     # Checkpoints
@@ -178,7 +180,7 @@ class LogKnowledge:
             log.flusher.sync_indexes()
             if log.recovery_point < points.get(place, 0) or log.save_epochs():
                 points[place] = log.recovery_point
-                self._checked_sizes[place] = log.active.size
+                self._checked_sizes[place] = log.segments.active.size
         self._write_points(points)
         try:
             self._held.sync()
@@ -224,10 +226,10 @@ class LogKnowledge:
         points = self._recovery_points
         unchecked = 0
         for place, log in self.logs.items():
-            if log.active.base_offset > points.get(place, 0):
+            if log.segments.active.base_offset > points.get(place, 0):
                 return True
-            if log.flushed_offset > points.get(place, 0):
-                unchecked += log.active.size - self._checked_sizes.get(place, 0)
+            if log.offsets.flushed > points.get(place, 0):
+                unchecked += log.segments.active.size - self._checked_sizes.get(place, 0)
         return unchecked > UNCHECKED_SIZE_MAX
 
     def _write(

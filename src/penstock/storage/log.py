@@ -1,16 +1,16 @@
-"""One partition's log: append, read, roll, and the questions that are asked of it.
+"""One partition's log: append, read, and the questions that are asked of it.
 
-`append` is the hot path of every produce request: compare the header, take the checksum,
-patch offset and epoch in place, one write, then indexes and producer state, with nothing
-awaited in between. Recovery is in recovery.py, group commit in flush.py, cutting in
-trim.py. Refuses: whatever validate.py and producer_state.py refuse, OffsetOutOfRange,
-RecordListTooLarge, and StorageError for a disk that fails or bytes that are damaged.
+`Log` is a facade over parts that own one thing each: docs/internals/log.md lists them. `append` is the hot path of
+every produce request: compare the header, take the checksum, patch offset and epoch in place, one write, then indexes
+and producer state, with nothing awaited in between. Recovery is in recovery.py, cutting in trim.py. Refuses: what
+validate.py and producer_state.py refuse, OffsetOutOfRange, RecordListTooLarge, and StorageError for a disk that fails
+or bytes that are damaged.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from struct import Struct
 from struct import error as StructError
 from typing import Final
@@ -18,7 +18,7 @@ from typing import Final
 from crc32c import crc32c
 
 from penstock.config.settings import TopicSettings
-from penstock.model.errors import CorruptMessage, OffsetOutOfRange, StorageError
+from penstock.model.errors import CorruptMessage, StorageError
 from penstock.model.ids import TopicId, TopicPartition
 from penstock.model.job import Job
 from penstock.ports.disk import Disk
@@ -31,16 +31,22 @@ from penstock.storage import (
     small_batches,
     snapshots,
     trim,
-    unreadable,
     validate,
-    verified,
 )
+from penstock.storage.appended import Appended
+from penstock.storage.compaction.state import CompactionState
+from penstock.storage.delayed_deletes import DelayedDeletes
 from penstock.storage.directory import LogDirectory
-from penstock.storage.marker import Marker, encode_marker
-from penstock.storage.producer_state import SEQUENCE_MASK, Producer
-from penstock.storage.rolling import Appended, RollingLog
-from penstock.storage.scan import BadBatch
-from penstock.storage.verification import Verification
+from penstock.storage.flush import Flusher
+from penstock.storage.log_checkpoints import LogCheckpoints
+from penstock.storage.log_offsets import LogOffsets
+from penstock.storage.log_reader import LogReader
+from penstock.storage.log_segments import LogSegments
+from penstock.storage.producer_state import SEQUENCE_MASK, Ended, Producer
+from penstock.storage.quarantine import Quarantine
+from penstock.storage.segment import Segment
+from penstock.storage.segment_writer import SegmentWriter
+from penstock.storage.verification_guard import VerificationGuard
 from penstock.wire.batch import (
     ATTRIBUTES_AT,
     CODEC_MASK,
@@ -59,12 +65,77 @@ __all__ = ["Appended", "Log"]
 _place: Final = Struct(">qii").pack_into
 _ORDINARY_MASK: Final = CODEC_MASK | TRANSACTIONAL
 _RECORD_SIZE_LEAST: Final = RECORD_SIZE_LEAST
-KEPT_SIZE_MAX: Final = 4096
-"""A batch up to this size is kept for followers: reading it back would cost them more than the copy."""
 
 
-class Log(RollingLog):
+class Log:
     """Batches from `start_offset` up to, not including, `end_offset`; safe on disk below `durable_offset`."""
+
+    __slots__ = (
+        "__weakref__",
+        "_found",
+        "_producers",
+        "any_aborted",
+        "checkpoints",
+        "clock_wall_ms",
+        "compaction",
+        "cut_count",
+        "deletes",
+        "directory",
+        "epochs",
+        "flusher",
+        "folder",
+        "is_abandoned",
+        "listed",
+        "offsets",
+        "producer_state",
+        "quarantine",
+        "reader",
+        "recovery_notes",
+        "rules",
+        "segments",
+        "topic_id",
+        "topic_partition",
+        "writer",
+    )
+
+    def __init__(
+        self,
+        directory: LogDirectory,
+        folder: str,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        settings: TopicSettings,
+        state: recovery.Recovered,
+        clock_wall_ms: Callable[[], int],
+    ) -> None:
+        self.directory = directory
+        self.folder = folder
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.clock_wall_ms = clock_wall_ms
+        self.segments = LogSegments(state.segments)
+        self.offsets = LogOffsets(start=state.start_offset, flushed=state.flushed_offset, end=state.end_offset)
+        self.epochs = state.epochs
+        self.listed = state.listed
+        self.producer_state = state.producers
+        self._producers = state.producers.producers
+        self.quarantine = Quarantine(self, state)
+        self.reader = LogReader(self)
+        self.flusher = Flusher(self, state)
+        self.writer = SegmentWriter(self)
+        self.compaction = CompactionState()
+        self.deletes = DelayedDeletes(directory.disk)
+        self.checkpoints = LogCheckpoints()
+        self.recovery_notes = state.notes
+        """What recovery did, in sentences for the node's log."""
+        self.any_aborted = not aborted.none_in(state.segments)
+        """Whether a transaction may have been aborted here: readers ask with every fetch."""
+        self.is_abandoned = False
+        self.cut_count = 0
+        """How often something was cut from the end: what was read in slices before may be gone."""
+        # Where the log began and ended when it was opened after a clean close.
+        self._found: tuple[int, int] | None = None
+        self.apply_settings(settings)
 
     @classmethod
     def open(
@@ -88,11 +159,57 @@ class Log(RollingLog):
             log._found = (log.start_offset, log.end_offset)
         return log
 
+    @property
+    def settings(self) -> TopicSettings:
+        return self.rules.settings
+
+    def apply_settings(self, settings: TopicSettings) -> None:
+        """Take other settings from the next append on."""
+        self.rules = validate.AppendRules(settings)
+        self.writer.apply_settings(settings)
+        self.flusher.apply_settings(settings)
+
+    def use_checkpoints(self, checkpoints: LogCheckpoints) -> None:
+        self.checkpoints = checkpoints
+
+    # What its parts know. The hot path asks them itself.
+
+    @property
+    def start_offset(self) -> int:
+        return self.offsets.start
+
+    @property
+    def end_offset(self) -> int:
+        return self.offsets.end
+
+    @property
+    def durable_offset(self) -> int:
+        return self.offsets.durable
+
+    @property
+    def recovery_point(self) -> int:
+        """The offset whose segment is the first that a crash makes us read again."""
+        return self.flusher.recovery_point
+
+    @property
+    def size(self) -> int:
+        return self.segments.size
+
+    @property
+    def damage(self) -> str | None:
+        """What is damaged, for people; None if nothing is."""
+        return self.quarantine.damage
+
+    @property
+    def damaged_from(self) -> int | None:
+        """The first offset that is not served, because of damage."""
+        return self.quarantine.damaged_from
+
     # Writing
 
     def prepare(self, records: memoryview, now_ms: int) -> Job[validate.Prepared]:
         """What an append that raised Unprepared needs."""
-        return validate.prepare(records, self._settings, now_ms)
+        return validate.prepare(records, self.settings, now_ms)
 
     def append(
         self,
@@ -101,7 +218,7 @@ class Log(RollingLog):
         leader_epoch: int,
         now_ms: int,
         trusted: bool = False,
-        transaction_verified: Verification | bool = False,
+        transaction_verified: VerificationGuard | bool = False,
         prepared: validate.Prepared | None = None,
     ) -> Appended:
         """Append one batch of a client, giving it its offsets in place.
@@ -113,9 +230,10 @@ class Log(RollingLog):
         Unprepared: the batch is good as far as can be told without its records, which `prepare` has to open;
         append it again with what that returns, `prepared`.
         """
-        if self.damage is not None or self.directory.refusal is not None:
-            self._check_storage()
+        if self.quarantine.damage is not None or self.directory.refusal is not None:
+            self.quarantine.check_append()
         size = len(records)
+        rules = self.rules
         try:
             base, length, _, magic, crc, attributes, delta, _, timestamp, producer_id, epoch, sequence, count = (
                 unpack_header(records)
@@ -130,7 +248,7 @@ class Log(RollingLog):
             or count <= 0
             or attributes & ~_ORDINARY_MASK
             or base
-            or size > self._max_message_bytes
+            or size > rules.max_message_bytes
             or (sequence < 0 if producer_id >= 0 else attributes & TRANSACTIONAL)
             or crc32c(records[ATTRIBUTES_AT:]) != crc
             or (
@@ -142,16 +260,16 @@ class Log(RollingLog):
             if trusted:
                 replicated.check_own_batch(records)
             else:
-                validate.explain(records, max_message_bytes=self._max_message_bytes)
+                validate.explain(records, max_message_bytes=rules.max_message_bytes)
         if count <= small_batches.FOLLOWED_COUNT_MAX and not attributes & CODEC_MASK and not trusted:
             small_batches.check(records, count)
-        if (self._changes_batches or timestamp - now_ms > self._timestamp_after_max_ms) and not trusted:
-            if self._opens_batches or not self._broker_time:
-                if prepared is None or prepared.settings is not self._settings:
+        if (rules.changes_batches or timestamp - now_ms > rules.timestamp_after_max_ms) and not trusted:
+            if rules.opens_batches or not rules.broker_time:
+                if prepared is None or prepared.settings is not rules.settings:
                     raise validate.Unprepared
                 records = prepared.records
                 length = len(records) - LOG_OVERHEAD
-            if self._broker_time:
+            if rules.broker_time:
                 set_log_append_time(records, now_ms)
                 timestamp = now_ms
         if producer_id >= 0:
@@ -172,114 +290,28 @@ class Log(RollingLog):
                     in_order=not trusted,
                 )
                 if earlier is not None:
-                    time_ms = earlier.timestamp if self._broker_time else -1
-                    return Appended(earlier.base_offset, earlier.last_offset, time_ms, self.start_offset, True)
+                    time_ms = earlier.timestamp if rules.broker_time else -1
+                    return Appended(earlier.base_offset, earlier.last_offset, time_ms, self.offsets.start, True)
                 producer = None
         else:
             producer = None
 
-        _place(records, 0, self.end_offset, length, leader_epoch)
-        offset = self._write(records, delta, timestamp, now_ms)
-        if leader_epoch != self._latest_epoch:
-            self.begin_epoch(leader_epoch, offset)
+        offset = self.offsets.end
         last_offset = offset + delta
+        _place(records, 0, offset, length, leader_epoch)
+        self.writer.write(records, offset, last_offset, timestamp, now_ms)
+        if leader_epoch > self.epochs.latest:
+            self.epochs.assign(leader_epoch, offset)
         if producer is not None:
             producer.wrote(sequence, offset, last_offset, timestamp, now_ms)
         elif producer_id >= 0:
             self.producer_state.published(
                 producer_id, epoch, sequence, offset, last_offset, timestamp, now_ms, attributes & TRANSACTIONAL
             )
-        self.end_offset = last_offset + 1
-        if self.keeps_last:
-            self.last_batch = (offset, last_offset + 1, bytes(records)) if length <= KEPT_SIZE_MAX else None
-        self._commit()
-        return Appended(offset, last_offset, timestamp if self._broker_time else -1, self.start_offset, False)
-
-    def _write(self, records: memoryview, delta: int, timestamp: int, now_ms: int) -> int:
-        """Write a batch behind the last one and note where it stands; return its base offset."""
-        size = len(records)
-        offset = self.end_offset
-        last_offset = offset + delta
-        file = self._writer or self._open_active()
-        segment = self.active
-        position = segment.size
-        if (
-            position + size > self._segment_bytes
-            or timestamp > segment.roll_after
-            or now_ms > segment.roll_after_now
-            or not segment.fits(last_offset)
-            or segment.full
-        ):
-            file = self._roll_for(size)
-            segment = self.active
-            position = segment.size
-        if self._torn:
-            self._mend_tail()
-        try:
-            file.write((records,), position)
-        except OSError as error:
-            self._write_failed(error)
-
-        if timestamp > segment.max_timestamp:
-            segment.max_timestamp = timestamp
-            segment.max_timestamp_offset = last_offset
-        if segment.unindexed > segment.index_interval:
-            segment.add_index_entry(last_offset, position)
-        segment.unindexed += size
-        segment.boundary_offsets.append(offset)
-        segment.boundary_positions.append(position)
-        segment.size = position + size
-        if not position:
-            self._first_batch(timestamp, now_ms)
-        return offset
-
-    def append_marker(
-        self,
-        *,
-        producer_id: int,
-        producer_epoch: int,
-        commit: bool,
-        coordinator_epoch: int,
-        leader_epoch: int,
-        now_ms: int,
-        transaction_version: int = 0,
-    ) -> Appended:
-        """End a producer's transaction with a control batch. Without an open transaction it is written all the same."""
-        if self.damage is not None or self.directory.refusal is not None:
-            self._check_storage()
-        self.producer_state.check_marker(
-            producer_id, producer_epoch, coordinator_epoch, transaction_version=transaction_version
-        )
-        batch = encode_marker(
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            commit=commit,
-            coordinator_epoch=coordinator_epoch,
-            now_ms=now_ms,
-            broker_time=self._broker_time,
-        )
-        _place(batch, 0, self.end_offset, len(batch) - LOG_OVERHEAD, leader_epoch)
-        offset = self._write(memoryview(batch), 0, now_ms, now_ms)
-        self.begin_epoch(leader_epoch, offset)
-        marker = Marker(commit, coordinator_epoch)
-        self.note_marker(
-            producer_id, producer_epoch, marker, offset, now_ms, now_ms, transaction_version=transaction_version
-        )
-        self.end_offset = offset + 1
-        self._commit()
-        return Appended(offset, offset, now_ms if self._broker_time else -1, self.start_offset, False)
-
-    def begin_verification(
-        self, producer_id: int, producer_epoch: int, first_sequence: int, *, starts_at_zero: bool
-    ) -> Verification | None:
-        """Call before the coordinator is asked about a transactional batch, and hand the result to `append`.
-
-        None: the transaction is open here already, and nobody has to be asked. `starts_at_zero` is
-        for clients of transaction version 2, whose every transaction begins a new epoch.
-        """
-        return self.producer_state.begin_verification(
-            producer_id, producer_epoch, first_sequence, starts_at_zero=starts_at_zero
-        )
+        if self.reader.keeps_last:
+            self.reader.note_last(offset, last_offset + 1, records)
+        self.flusher.appended(last_offset + 1)
+        return Appended(offset, last_offset, timestamp if rules.broker_time else -1, self.offsets.start, False)
 
     def append_replicated(
         self, records: memoryview, *, now_ms: int, gaps_below: int | None = None, gaps_before_epoch: int = 0
@@ -289,85 +321,57 @@ class Log(RollingLog):
         From the offset `gaps_below` on compaction has left no gaps, at least among batches of the leader epoch
         `gaps_before_epoch` and later: offsets have no checksum.
         """
-        if self.damage is not None or self.directory.refusal is not None:
-            self._check_storage()
+        if self.quarantine.damage is not None or self.directory.refusal is not None:
+            self.quarantine.check_append()
         return replicated.append_replicated(self, records, now_ms, gaps_below, gaps_before_epoch)
+
+    def begin_epoch(self, epoch: int, offset: int) -> None:
+        """Note the first batch of an epoch. An epoch below the latest changes nothing."""
+        if epoch > self.epochs.latest:
+            self.epochs.assign(epoch, offset)
+
+    def forget_unwritten_epochs(self) -> None:
+        """This node no longer leads: what it led without writing anything is not part of the log."""
+        self.epochs.truncate_end(self.end_offset)
+
+    def save_epochs(self) -> bool:
+        """Save the epochs, which must come before a recovery point behind them; return whether they are on disk."""
+        with suppress(OSError):
+            self.epochs.save()
+        return not self.epochs.dirty
+
+    def save_snapshot(self) -> None:
+        """Save the state of the producers at the end of the log. A full disk may refuse."""
+        disk, bases = self.directory.disk, self.segments.bases
+        snapshots.save_snapshot(disk, self.folder, self.producer_state, self.end_offset, bases)
+
+    def note_aborted(self, transaction: Ended) -> None:
+        """Note a transaction whose abort marker is in the active segment now."""
+        self.segments.active.txn_index.append(transaction)
+        self.any_aborted = True
+
+    def roll(self) -> None:
+        """Close the active segment and begin another, unless it is empty."""
+        self.writer.roll()
 
     # Reading
 
     def read(self, offset: int, *, max_bytes: int, end: int, at_least_one: bool = True) -> FileSlice | None:
-        """Return whole batches from the one that holds the offset on, none of which reaches the offset `end`.
-
-        None when there is nothing below `end`, or when not even one batch fits and none must.
-        """
-        if offset < self.start_offset or offset > self.end_offset:
-            if self.damaged_from is not None and offset > self.end_offset:
-                # Where a damaged log ended is perhaps not known.
-                self._refuse_storage()
-            raise OffsetOutOfRange(f"offset {offset} is outside {self.start_offset} to {self.end_offset}")
-        if end > self.end_offset:
-            end = self.end_offset
-        if self.damaged_from is not None:
-            if offset < self.damaged_from:
-                end = min(end, self.damaged_from)
-            elif not unreadable.may_look_again(self, offset):
-                self._refuse_storage()
-        if offset >= end:
-            return None
-        bases = self.bases
-        slot = len(bases) - 1 if offset >= bases[-1] else bisect_right(bases, offset) - 1
-        if slot < 0:
-            slot = 0
-        while slot < len(bases):
-            segment = self.segments[slot]
-            next_offset = bases[slot + 1] if slot + 1 < len(bases) else self.end_offset
-            try:
-                position = segment.find(offset)
-                if position is not None:
-                    size = segment.extent(
-                        position, max_bytes=max_bytes, end=end, next_offset=next_offset, at_least_one=at_least_one
-                    )
-                    if position < segment.unchecked_end:
-                        size = verified.servable(segment, offset, position, size, below=next_offset)
-                        unreadable.was_read(self, offset)
-                    return FileSlice(segment.file, position, size, self) if size else None
-                verified.check_end(segment, offset, below=next_offset)
-            except BadBatch as bad:
-                self._refuse_damage(segment, bad)
-            except OSError as error:
-                unreadable.while_reading(self, segment, offset, error)
-            self._refuse_gap(segment, offset, next_offset)
-            slot += 1
-        return None
-
-    def read_failed(self, piece: FileSlice, error: OSError) -> None:
-        """Learn that what `read` gave could not be read when it was sent."""
-        unreadable.while_sending(self, piece, error)
-
-    def read_last(self, offset: int) -> bytes | None:
-        """The batch at an offset, if it is the newest and still at hand."""
-        kept = self.last_batch
-        if kept is None or kept[0] != offset or kept[1] != self.end_offset or self.damaged_from is not None:
-            return None
-        return kept[2]
-
-    def distrust(self, offset: int) -> None:
-        """Hold the segment of an offset against its checksums again: somebody has asked twice for what was sent."""
-        self.last_batch = None
-        verified.distrust(self.segments[max(bisect_right(self.bases, offset) - 1, 0)])
+        """Return what `LogReader.read` returns. The hot path asks the reader itself."""
+        return self.reader.read(offset, max_bytes=max_bytes, end=end, at_least_one=at_least_one)
 
     def aborted_transactions(self, start: int, end: int) -> list[tuple[int, int]]:
         """Return producer id and first offset of the aborted transactions that reach into a range, by first offset."""
-        return self._guarded(lambda: aborted.in_range(self, start, end)) if self.any_aborted else []
+        return self.quarantine.guard(lambda: aborted.in_range(self, start, end)) if self.any_aborted else []
 
     def aborted_in(self, offset: int, piece: FileSlice) -> list[tuple[int, int]]:
         """Return the aborted transactions that a reader needs with what `read` gave it for an offset."""
         if not self.any_aborted:
             return []
-        slot = max(bisect_right(self.bases, offset) - 1, 0)
+        slot = self.segments.slot_of(offset)
         while self.segments[slot].path != piece.file.path:
             slot += 1
-        next_offset = self.bases[slot + 1] if slot + 1 < len(self.bases) else self.end_offset
+        next_offset = self.segments.end_of(slot, self.end_offset)
         end = self.segments[slot].offset_bound(piece.position + piece.size, next_offset=next_offset)
         return self.aborted_transactions(offset, end)
 
@@ -375,7 +379,7 @@ class Log(RollingLog):
     def first_unstable_offset(self) -> int | None:
         """The lowest offset of a transaction whose outcome is not final below the high watermark; None without one."""
         first = self.producer_state.first_unstable_offset
-        return first if first is None or first >= self.start_offset else self.start_offset
+        return first if first is None or first >= self.offsets.start else self.offsets.start
 
     def high_watermark_moved(self, high_watermark: int) -> None:
         """Count the transactions as ended whose markers nobody can take back any more."""
@@ -383,11 +387,11 @@ class Log(RollingLog):
 
     def lookup_time(self, timestamp: int) -> Job[tuple[int, int, int] | None]:
         """Find timestamp, offset and epoch of the first record at or after a point in time."""
-        return self._guarded_job(lambda: lookup.by_time(self, timestamp))
+        return self.quarantine.guard_job(lambda: lookup.by_time(self, timestamp))
 
     def max_timestamp(self) -> Job[tuple[int, int, int]]:
         """Find timestamp, offset and epoch of the record with the largest timestamp; -1 each if there is none."""
-        return self._guarded_job(lambda: lookup.of_max_timestamp(self))
+        return self.quarantine.guard_job(lambda: lookup.of_max_timestamp(self))
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
         """Return the largest epoch not above the one given and the offset where it ends; (-1, -1) if unknown."""
@@ -404,30 +408,29 @@ class Log(RollingLog):
 
     def delete_old_segments(self, *, high_watermark: int, now_ms: int) -> int:
         """Drop whole segments that retention no longer wants; return how many."""
-        return self._guarded(lambda: trim.delete_old_segments(self, high_watermark, now_ms))
+        return self.quarantine.guard(lambda: trim.delete_old_segments(self, high_watermark, now_ms))
 
-    def remove_doomed_files(self, now_ms: int) -> None:
-        """Remove the files whose delay is over."""
-        trim.remove_doomed_files(self, now_ms)
+    def replace_segments(self, old: Sequence[Segment], new: Segment) -> None:
+        """Let one segment stand for some that follow each other. Slices of the old files stay good."""
+        self.segments.replace(old, new)
+        for segment in old:
+            self.flusher.drop(segment)
+            self.directory.open_files.forget(segment.path)
+        self._found = None
 
     def truncate_to(self, offset: int) -> None:
         """Cut everything from an offset on: a follower whose log has parted from its leader's."""
-        self.last_batch = None
-        self.cut_count += 1
-        self._guarded(lambda: trim.truncate_to(self, offset))
-        self._latest_epoch = self.epochs.latest
-        self._writer = None
+        self._cut(lambda: trim.truncate_to(self, offset))
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything and begin anew at an offset."""
-        self.last_batch = None
-        self.cut_count += 1
-        self._guarded(lambda: trim.truncate_fully_and_start_at(self, offset))
-        self._latest_epoch = self.epochs.latest
-        self._writer = None
+        self._cut(lambda: trim.truncate_fully_and_start_at(self, offset))
 
-    def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
-        return self.producer_state.expire(now_ms, expiration_ms)
+    def _cut(self, cut: Callable[[], None]) -> None:
+        self.reader.forget_last()
+        self.cut_count += 1
+        self.quarantine.guard(cut)
+        self.writer.forget_file()
 
     # Durability and the end
 
@@ -438,16 +441,6 @@ class Log(RollingLog):
         except OSError as error:
             raise StorageError(f"{self.folder}: {error}") from error
 
-    def flush_if_older_than(self, now_ms: int, age_ms: int) -> None:
-        """Start a sync when there has been something to sync for so long (`flush.ms`)."""
-        if self.flushed_offset >= self.end_offset:
-            self._unflushed_since_ms = None
-        elif self._unflushed_since_ms is None:
-            self._unflushed_since_ms = now_ms
-        elif now_ms - self._unflushed_since_ms >= age_ms:
-            self._unflushed_since_ms = None
-            self.flusher.start()
-
     def close(self, clean: bool = True) -> None:
         """Leave the folder; a clean close makes everything durable, so that the next open needs no scan."""
         if not clean or self.damage is not None or self.directory.failure is not None:
@@ -455,25 +448,22 @@ class Log(RollingLog):
         if self.end_offset == 0 or self.is_untouched():
             # Nothing ever came, or nothing since the last close: many such logs must not cost many syncs.
             return
-        if self._torn:
-            self._mend_tail()
+        self.writer.mend_tail()
         self.flush()
-        if self._writer is not None:
-            self.flusher.closed.append(self.active)
-            self.active.close_for_append()
-            self._writer = None
-        self._guarded(self.flusher.indexes_now)
-        snapshots.save_snapshot(self.directory.disk, self.folder, self.producer_state, self.end_offset, self.bases)
+        closed = self.writer.close()
+        if closed is not None:
+            self.flusher.add_closed_indexes(closed)
+        self.quarantine.guard(self.flusher.indexes_now)
+        self.save_snapshot()
         self.save_epochs()
         aborted.save_checkpoint(self, closing=True)
 
     def is_untouched(self) -> bool:
         """Whether the folder is as a clean close left it."""
-        return self._found == (self.start_offset, self.end_offset) and self._writer is None and not self.doomed
+        return self._found == (self.start_offset, self.end_offset) and not self.writer.is_open and not self.deletes
 
     def abandon(self) -> None:
         """Stop writing for good: the partition is deleted. Slices that were handed out stay readable."""
         self.is_abandoned = True
-        self.damage = f"{self.folder} is deleted"
-        self.on_durable = lambda: None
+        self.quarantine.refuse_appends(f"{self.folder} is deleted")
         self.flusher.stop()

@@ -20,10 +20,10 @@ from penstock.wire.batch import HEADER_SIZE, LOG_APPEND_TIME, BatchHeader, Heade
 from penstock.wire.record_heads import RecordHeads
 
 if TYPE_CHECKING:
-    from penstock.storage.rolling import RollingLog
+    from penstock.storage.log import Log
 
 
-def by_time(log: RollingLog, timestamp: int) -> Job[tuple[int, int, int] | None]:
+def by_time(log: Log, timestamp: int) -> Job[tuple[int, int, int] | None]:
     """Find timestamp, offset and epoch of the first record at or after a point in time."""
     for segment in _readable(log):
         try:
@@ -50,7 +50,7 @@ def by_time(log: RollingLog, timestamp: int) -> Job[tuple[int, int, int] | None]
     return None
 
 
-def of_max_timestamp(log: RollingLog) -> Job[tuple[int, int, int]]:
+def of_max_timestamp(log: Log) -> Job[tuple[int, int, int]]:
     """Find timestamp, offset and epoch of the record with the largest timestamp; -1 each if there is none."""
     largest: int = NO_TIMESTAMP
     found: tuple[Segment, int, HeaderTuple] | None = None
@@ -88,7 +88,7 @@ def _candidates(segment: Segment, start_offset: int) -> Iterable[tuple[int, Head
     return () if position is None else segment.headers_from(position)
 
 
-def _readable(log: RollingLog) -> list[Segment]:
+def _readable(log: Log) -> list[Segment]:
     """Return the segments that hold anything before the damage, if there is any."""
     if log.damaged_from is None:
         return list(log.segments)

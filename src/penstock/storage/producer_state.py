@@ -22,7 +22,7 @@ from penstock.model.errors import (
     OutOfOrderSequence,
     TransactionCoordinatorFenced,
 )
-from penstock.storage.verification import Verification
+from penstock.storage.verification_guard import VerificationGuard
 from penstock.wire.batch import TRANSACTIONAL
 
 BATCHES_KEPT: Final = 5
@@ -116,7 +116,7 @@ class Producer:
 class ProducerState:
     """All producers of one partition, by id."""
 
-    __slots__ = ("_ended", "_first_unstable", "open_transactions", "producers", "verifications")
+    __slots__ = ("_ended", "first_unstable_offset", "open_transactions", "producers", "verifications")
 
     def __init__(self) -> None:
         self.producers: dict[int, Producer] = {}
@@ -124,8 +124,9 @@ class ProducerState:
         self.open_transactions: dict[int, int] = {}
         # Ended transactions whose marker may still be taken back: first offset and the marker's.
         self._ended: dict[int, int] = {}
-        self._first_unstable: int | None = None
-        self.verifications: dict[int, Verification] = {}
+        self.first_unstable_offset: int | None = None
+        """The first offset of a transaction that is open, or whose marker is not below the high watermark."""
+        self.verifications: dict[int, VerificationGuard] = {}
 
     def __len__(self) -> int:
         return len(self.producers)
@@ -137,7 +138,7 @@ class ProducerState:
         self.producers.clear()
         self.open_transactions.clear()
         self._ended.clear()
-        self._first_unstable = None
+        self.first_unstable_offset = None
         self.verifications.clear()
 
     # Deciding
@@ -150,7 +151,7 @@ class ProducerState:
         last_sequence: int,
         *,
         transactional: bool = False,
-        verified: Verification | bool = False,
+        verified: VerificationGuard | bool = False,
         in_order: bool = True,
     ) -> WrittenBatch | None:
         """Return the earlier write of this very batch, or None if it comes next. Refuses everything else.
@@ -174,7 +175,7 @@ class ProducerState:
             raise InvalidTxnState(f"producer {producer_id} has an open transaction, and the batch is none of it")
         return None
 
-    def _check_verified(self, producer_id: int, verified: Verification | bool) -> None:
+    def _check_verified(self, producer_id: int, verified: VerificationGuard | bool) -> None:
         if verified is not True and (verified is False or self.verifications.get(producer_id) is not verified):
             # Also when a marker came between the question to the coordinator and this batch (KIP-890).
             raise InvalidTxnState("the partition is not part of an open transaction of this producer")
@@ -218,13 +219,13 @@ class ProducerState:
 
     def begin_verification(
         self, producer_id: int, epoch: int, first_sequence: int, *, starts_at_zero: bool
-    ) -> Verification | None:
+    ) -> VerificationGuard | None:
         """Note that the coordinator is asked about a producer; None if its transaction is open here already."""
         if self.has_open_transaction(producer_id, epoch):
             return None
         verification = self.verifications.get(producer_id)
         if verification is None:
-            verification = self.verifications[producer_id] = Verification(
+            verification = self.verifications[producer_id] = VerificationGuard(
                 epoch, first_sequence, starts_at_zero=starts_at_zero
             )
         else:
@@ -261,8 +262,8 @@ class ProducerState:
         producer.in_transaction = TRANSACTIONAL
         producer.txn_first_offset = first_offset
         self.open_transactions[first_offset] = producer.producer_id
-        if self._first_unstable is None:
-            self._first_unstable = first_offset
+        if self.first_unstable_offset is None:
+            self.first_unstable_offset = first_offset
 
     def ended(
         self,
@@ -308,11 +309,6 @@ class ProducerState:
 
     # Stability
 
-    @property
-    def first_unstable_offset(self) -> int | None:
-        """The first offset of a transaction that is open, or whose marker is not below the high watermark."""
-        return self._first_unstable
-
     def settle(self, high_watermark: int) -> None:
         """Let go of the ended transactions whose marker is below the mark."""
         if self._ended:
@@ -324,7 +320,7 @@ class ProducerState:
     def _find_first_unstable(self) -> None:
         first_open = next(iter(self.open_transactions), None)
         candidates = [*self._ended] if first_open is None else [first_open, *self._ended]
-        self._first_unstable = min(candidates, default=None)
+        self.first_unstable_offset = min(candidates, default=None)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that have written nothing for so long and have no open transaction; return how many."""

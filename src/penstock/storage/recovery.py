@@ -48,6 +48,8 @@ class Recovered:
     flushed_offset: int = 0
     damage: str | None = None
     damaged_from: int | None = None
+    is_provisional: bool = False
+    """Whether the files could not all be read, so that the log is damaged until they can be."""
     notes: list[str] = field(default_factory=list)
     folder_changed: bool = False
     unflushed: list[tuple[File, int]] = field(default_factory=list)
@@ -172,6 +174,7 @@ def recover_unreadable(
     state.epochs.disk = listed.disk = directory.disk
     state.folder_changed = state.list_changed = False
     state.unflushed.clear()
+    state.is_provisional = True
     return state
 
 

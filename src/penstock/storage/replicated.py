@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 from crc32c import crc32c
 
 from penstock.model.errors import CorruptMessage, InvalidRecord
+from penstock.storage.appended import Appended
 from penstock.storage.marker import read_marker
+from penstock.storage.marker_append import note_marker
 from penstock.wire.batch import (
     ATTRIBUTES_AT,
     CONTROL,
@@ -28,7 +30,7 @@ from penstock.wire.batch import (
 )
 
 if TYPE_CHECKING:
-    from penstock.storage.rolling import Appended, RollingLog
+    from penstock.storage.log import Log
 
 
 def check_own_batch(records: memoryview) -> None:
@@ -41,7 +43,7 @@ def check_own_batch(records: memoryview) -> None:
 
 
 def append_replicated(
-    log: RollingLog, records: memoryview, now_ms: int, gaps_below: int | None = None, gaps_before_epoch: int = 0
+    log: Log, records: memoryview, now_ms: int, gaps_below: int | None = None, gaps_before_epoch: int = 0
 ) -> Appended:
     """Write one or more batches as they are, in one write."""
     one = _append_one(log, records, now_ms)
@@ -65,26 +67,29 @@ def append_replicated(
     if not headers:
         raise InvalidRecord("there is no batch to append")
     latest = max(header.max_timestamp for header in headers)
-    position = log.write_batches(records, headers[-1].last_offset, latest, now_ms)
+    position = log.writer.write(
+        records, headers[0].base_offset, headers[-1].last_offset, latest, now_ms, any_size=True, is_one=False
+    )
     # Nothing below may fail: what is written and not noted would be written again behind itself.
-    if position == 0:
-        log.begin_first_batch(headers[0].max_timestamp, headers[0].size, now_ms)
-    segment, expected, start = log.active, log.end_offset, 0
+    segment, expected, start = log.segments.active, log.end_offset, 0
     for header in headers:
         if header.base_offset != expected:
             # Behind a gap a batch no longer ends where the next one begins.
             segment.forget_boundaries()
         expected = header.next_offset
         segment.added(header.base_offset, header.last_offset, position, header.size, header.max_timestamp)
+        if not position:
+            log.writer.note_first(header.max_timestamp, now_ms)
         position += header.size
         log.begin_epoch(header.leader_epoch, header.base_offset)
         if header.producer_id >= 0:
             _note(log, header, records[start : start + header.size], now_ms)
         start += header.size
-    return log.appended(headers[0].base_offset, headers[-1].last_offset)
+    log.flusher.appended(headers[-1].next_offset)
+    return Appended(headers[0].base_offset, headers[-1].last_offset, -1, log.start_offset, False)
 
 
-def _append_one(log: RollingLog, records: memoryview, now_ms: int) -> Appended | None:
+def _append_one(log: Log, records: memoryview, now_ms: int) -> Appended | None:
     """Write the next batch, if it is one of a client and fits behind the last; None, and nothing done, if not."""
     size = len(records)
     if size < HEADER_SIZE:
@@ -95,27 +100,25 @@ def _append_one(log: RollingLog, records: memoryview, now_ms: int) -> Appended |
     if (
         length + LOG_OVERHEAD != size
         or magic != MAGIC
-        or base != log.end_offset
+        or base != log.offsets.end
         or delta < 0
         or attributes & CONTROL
         or crc32c(records[ATTRIBUTES_AT:]) != crc
     ):
         return None
     last_offset = base + delta
-    position = log.write_batches(records, last_offset, timestamp, now_ms)
+    log.writer.write(records, base, last_offset, timestamp, now_ms, True)
     # Nothing below may fail, as in `append_replicated`.
-    if position == 0:
-        log.begin_first_batch(timestamp, size, now_ms)
-    log.active.added(base, last_offset, position, size, timestamp)
     log.begin_epoch(leader_epoch, base)
     if producer_id >= 0:
         log.producer_state.published(
             producer_id, epoch, sequence, base, last_offset, timestamp, now_ms, attributes & TRANSACTIONAL
         )
-    return log.appended(base, last_offset)
+    log.flusher.appended(last_offset + 1)
+    return Appended(base, last_offset, -1, log.offsets.start, False)
 
 
-def _note(log: RollingLog, header: BatchHeader, batch: memoryview, now_ms: int) -> None:
+def _note(log: Log, header: BatchHeader, batch: memoryview, now_ms: int) -> None:
     state = log.producer_state
     if not header.is_control:
         state.published(
@@ -131,6 +134,6 @@ def _note(log: RollingLog, header: BatchHeader, batch: memoryview, now_ms: int) 
         return
     marker = read_marker(batch)
     if marker is not None:
-        log.note_marker(
-            header.producer_id, header.producer_epoch, marker, header.last_offset, header.max_timestamp, now_ms
+        note_marker(
+            log, header.producer_id, header.producer_epoch, marker, header.last_offset, header.max_timestamp, now_ms
         )

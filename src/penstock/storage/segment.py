@@ -16,12 +16,12 @@ from penstock.model.errors import Corruption
 from penstock.model.ids import NO_TIMESTAMP
 from penstock.model.job import Job, finish
 from penstock.ports.disk import File
+from penstock.storage.checked_ranges import CheckedRanges
 from penstock.storage.directory import LogDirectory
 from penstock.storage.offset_index import ENTRY, OffsetIndex
-from penstock.storage.scan import OFFSET_MAX, RELATIVE_OFFSET_MAX, BadBatch, misfit, walk
+from penstock.storage.scan import OFFSET_MAX, BadBatch, misfit, walk
 from penstock.storage.time_index import TimeIndex
 from penstock.storage.txn_index import TxnIndex
-from penstock.storage.verified import Verified
 from penstock.wire.batch import HEADER_SIZE, LOG_OVERHEAD, HeaderTuple, unpack_header
 
 NEVER: Final = 1 << 62
@@ -62,6 +62,7 @@ class Segment:
         "base_offset",
         "boundary_offsets",
         "boundary_positions",
+        "checked",
         "created_ms",
         "directory",
         "first_open_before",
@@ -81,7 +82,6 @@ class Segment:
         "txn_index",
         "unchecked_end",
         "unindexed",
-        "verified",
     )
 
     def __init__(
@@ -121,9 +121,9 @@ class Segment:
         self._indexed = self._timed = size == 0
         self._writer: File | None = None
         self._hints: dict[int, int] = {}
-        # Bytes before this position were written by an earlier process: `verified` knows which of them are good.
+        # Bytes before this position were written by an earlier process: `checked` knows which of them are good.
         self.unchecked_end = size
-        self.verified: Verified | None = Verified() if size else None
+        self.checked: CheckedRanges | None = CheckedRanges() if size else None
 
     # Files
 
@@ -172,7 +172,7 @@ class Segment:
     # Writing
 
     def added(self, base_offset: int, last_offset: int, position: int, size: int, max_timestamp: int) -> None:
-        """Note a batch that now stands at the position. `Log.append` does the same inline."""
+        """Note a batch that now stands at the position."""
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = last_offset
@@ -199,9 +199,6 @@ class Segment:
         if len(self.boundary_offsets) > BOUNDARIES_MAX:
             del self.boundary_offsets[: BOUNDARIES_MAX // 2]
             del self.boundary_positions[: BOUNDARIES_MAX // 2]
-
-    def fits(self, last_offset: int) -> bool:
-        return last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
 
     def set_roll_times(self, roll_ms: int) -> None:
         """Note when time asks for a roll: by record timestamps if the first batch has one, else by the clock."""
@@ -230,7 +227,7 @@ class Segment:
         self._hints.clear()
         if position < self.unchecked_end:
             self.unchecked_end = position
-            self.verified = Verified() if position else None
+            self.checked = CheckedRanges() if position else None
         self.unindexed = position - (self.offset_index.positions[-1] if len(self.offset_index) else 0)
         self._find_max_timestamp()
         if position == 0:
@@ -273,7 +270,7 @@ class Segment:
     def all_checked(self) -> None:
         """Note that every byte was held against its checksum since the start."""
         self.unchecked_end = 0
-        self.verified = None
+        self.checked = None
 
     def find(self, offset: int) -> int | None:
         """Return the position of the batch that holds the offset or is the first behind it; None at the end."""

@@ -29,6 +29,7 @@ from penstock.storage.journal import CROWD, JOURNAL_SIZE, Journal
 from penstock.storage.journaled_disk import JournaledDisk, redo
 from penstock.storage.knowledge import LogKnowledge, make_durable
 from penstock.storage.log import Log
+from penstock.storage.log_checkpoints import LogCheckpoints
 from penstock.storage.meta_properties import MetaProperties, claim_folder
 from penstock.storage.partition_folder import (
     DAMAGED_SUFFIX,
@@ -206,7 +207,7 @@ class LogStore(LogKnowledge):
     def open(self, place: TopicPartition, topic_id: UUID, settings: TopicSettings) -> Log:
         """Open a partition's log, or make it. Raises OSError."""
         log = self.logs.get(place)
-        if log is not None and not log.is_provisional:
+        if log is not None and not log.quarantine.is_provisional:
             assert log.topic_id == topic_id, f"{place} is open under another topic id"
             return log
         folder = self._path(str(place))
@@ -254,7 +255,6 @@ class LogStore(LogKnowledge):
             # Perhaps the folder is that of a deleted topic with the same name.
             state.damaged_from = state.start_offset
         log = Log(self.directory, folder, place, TopicId(topic_id), settings, state, self._clock.wall_ms)
-        log.is_provisional = True
         self._opened(log)
         return log
 
@@ -266,10 +266,14 @@ class LogStore(LogKnowledge):
                 "it is refilled; otherwise put the files back, or see `penstock log accept-loss`",
                 place, log.damaged_from, log.end_offset - 1, log.damage,
             )  # fmt: skip
-        log.clean_offset = self.clean_offsets.found(place)
-        log.on_start_advanced = self.log_starts.moved
-        log.when_start_saved = self.log_starts.when_saved
-        log.on_truncating = partial(self._truncating, place)
+        log.compaction.load(self.clean_offsets.found(place))
+        log.use_checkpoints(
+            LogCheckpoints(
+                start_moved=self.log_starts.moved,
+                when_start_saved=self.log_starts.when_saved,
+                truncating=partial(self._truncating, place),
+            )
+        )
         self.logs[place] = log
 
     def _hold(self, log: Log, holding: Holding, *, is_new: bool, is_lost: bool) -> None:
@@ -292,7 +296,7 @@ class LogStore(LogKnowledge):
         if not has_topic_id or holding is Holding.MADE or log.end_offset == 0:
             # An empty log is closed without a sync: nothing of its folder may be on disk yet.
             self._sync_names_with_first_batch(log)
-        if holding is Holding.MADE and log.syncs_appends and log.end_offset and log.damage is None:
+        if holding is Holding.MADE and log.flusher.syncs_appends and log.end_offset and log.damage is None:
             # Recovery counts what it has found as durable.
             log.flusher.sync_names()
 
@@ -346,10 +350,9 @@ class LogStore(LogKnowledge):
         """The topic id of a partition that has a folder here, None if that does not say."""
         return read_topic_id(self._disk, self._path(str(place)))
 
-    def settle_loss(self, place: TopicPartition, *, start_offset: int) -> None:
-        """The loss of a log's offsets is accepted: it begins here from now on. Raises StorageError."""
-        log = self.logs[place]
-        log.start_offset = start_offset
+    def settle_loss(self, place: TopicPartition, *, start_offset: int, end_offset: int) -> None:
+        """The loss of a log's offsets is accepted: it has these from now on. Raises StorageError."""
+        self.logs[place].offsets.accept_loss(start=start_offset, end=end_offset)
         self.log_starts.save_now()
         del self.logs[place]
 

@@ -19,26 +19,26 @@ from penstock.storage.scan import BadBatch
 from penstock.storage.segment import Damaged, Segment, file_name
 
 if TYPE_CHECKING:
-    from penstock.storage.rolling import RollingLog
+    from penstock.storage.log import Log
 
 logger = logging.getLogger(__name__)
 
 DELETED_SUFFIX = ".deleted"
 
 
-def advance_start(log: RollingLog, offset: int) -> None:
+def advance_start(log: Log, offset: int) -> None:
     """Move the log's start; a step back is ignored."""
     if offset > log.end_offset:
         raise OffsetOutOfRange(f"offset {offset} is beyond the end, {log.end_offset}")
     if offset > log.start_offset:
-        log.start_offset = offset
+        log.offsets.advance_start(offset)
         log.epochs.truncate_start(offset)
-        log.on_start_advanced()
+        log.checkpoints.start_moved()
 
 
-def delete_old_segments(log: RollingLog, high_watermark: int, now_ms: int) -> int:
+def delete_old_segments(log: Log, high_watermark: int, now_ms: int) -> int:
     """Drop segments below the start, then by age, then by size, oldest first."""
-    if log.is_compacting:
+    if log.compaction.is_running:
         return 0
     if _all_is_old(log, high_watermark, now_ms):
         log.roll()
@@ -46,39 +46,38 @@ def delete_old_segments(log: RollingLog, high_watermark: int, now_ms: int) -> in
     if count == 0:
         return 0
     # The start is durable before the files go: it must not move back after a crash.
-    advance_start(log, max(log.start_offset, log.bases[count]))
-    log.when_start_saved(partial(_drop_hidden_segments, log, now_ms))
+    advance_start(log, max(log.start_offset, log.segments.bases[count]))
+    log.checkpoints.when_start_saved(partial(_drop_hidden_segments, log, now_ms))
     return count
 
 
-def _drop_hidden_segments(log: RollingLog, now_ms: int, error: OSError | None) -> None:
+def _drop_hidden_segments(log: Log, now_ms: int, error: OSError | None) -> None:
     """Let the segments before the start go, now that it is on disk. Otherwise the next round tries again."""
-    if error is not None or log.is_compacting or log.is_abandoned or log.directory.failure is not None:
+    if error is not None or log.compaction.is_running or log.is_abandoned or log.directory.failure is not None:
         return
-    count = bisect_right(log.bases, log.start_offset) - 1
+    count = bisect_right(log.segments.bases, log.start_offset) - 1
     if log.damaged_from is not None:
-        count = min(count, bisect_right(log.bases, log.damaged_from) - 1)
+        count = min(count, bisect_right(log.segments.bases, log.damaged_from) - 1)
     leaving = log.segments[: max(count, 0)]
-    if leaving and log.listed.begins_at != log.bases[len(leaving)]:
+    if leaving and log.listed.begins_at != log.segments.bases[len(leaving)]:
         # Without it the next start takes the log start checkpoint's word.
         with suppress(OSError):
-            log.listed.begins(log.bases[len(leaving)])
-    del log.segments[: len(leaving)]
-    del log.bases[: len(leaving)]
+            log.listed.begins(log.segments.bases[len(leaving)])
+    log.segments.drop_first(len(leaving))
     for segment in leaving:
         try:
-            doom(log, segment, now_ms)
+            _delete_later(log, segment, now_ms)
         except OSError as error:
             # Nobody waits for an answer here, and the list of segments no longer names the file.
             logger.warning("%s: cannot rename a deleted segment, the next start removes it: %s", log.folder, error)
 
 
-def _count_deletable(log: RollingLog, high_watermark: int, now_ms: int) -> int:
+def _count_deletable(log: Log, high_watermark: int, now_ms: int) -> int:
     settings = log.settings
-    excess = log.size - settings.retention_bytes if settings.delete and settings.retention_bytes >= 0 else 0
+    excess = log.segments.size - settings.retention_bytes if settings.delete and settings.retention_bytes >= 0 else 0
     count = 0
     for index, segment in enumerate(log.segments[:-1]):
-        behind = log.bases[index + 1]
+        behind = log.segments.bases[index + 1]
         damaged = log.damaged_from is not None and behind > log.damaged_from
         if behind > high_watermark or damaged:
             break
@@ -93,18 +92,18 @@ def _count_deletable(log: RollingLog, high_watermark: int, now_ms: int) -> int:
     return count
 
 
-def _all_is_old(log: RollingLog, high_watermark: int, now_ms: int) -> bool:
+def _all_is_old(log: Log, high_watermark: int, now_ms: int) -> bool:
     """Whether even the active segment holds only what is older than retention allows."""
     return (
         log.settings.delete
-        and log.active.size > 0
+        and log.segments.active.size > 0
         and log.end_offset <= high_watermark
         and log.damaged_from is None
-        and _is_old(log, log.active, now_ms)
+        and _is_old(log, log.segments.active, now_ms)
     )
 
 
-def _is_old(log: RollingLog, segment: Segment, now_ms: int) -> bool:
+def _is_old(log: Log, segment: Segment, now_ms: int) -> bool:
     if log.settings.retention_ms < 0:
         return False
     try:
@@ -114,7 +113,7 @@ def _is_old(log: RollingLog, segment: Segment, now_ms: int) -> bool:
     return segment.max_timestamp >= 0 and now_ms - segment.max_timestamp > log.settings.retention_ms
 
 
-def doom(log: RollingLog, segment: Segment, now_ms: int) -> None:
+def _delete_later(log: Log, segment: Segment, now_ms: int) -> None:
     """Rename a segment's files out of the log; they are removed after the delay. Raises OSError after trying all."""
     disk = log.directory.disk
     snapshot = f"{log.folder}/{file_name(segment.base_offset, snapshots.SUFFIX)}"
@@ -131,35 +130,21 @@ def doom(log: RollingLog, segment: Segment, now_ms: int) -> None:
             renamed.append(path + DELETED_SUFFIX)
     log.flusher.drop(segment)
     log.directory.open_files.forget(segment.path)
-    log.doomed.append((now_ms + log.settings.file_delete_delay_ms, tuple(renamed)))
+    log.deletes.add(renamed, due_ms=now_ms + log.settings.file_delete_delay_ms)
     if failure is not None:
         raise failure
 
 
-def remove_doomed_files(log: RollingLog, now_ms: int) -> None:
-    """Remove what is due, off the event loop; what the disk refuses stays for the next time."""
-    due = [each for each in log.doomed if each[0] <= now_ms]
-    log.doomed = [each for each in log.doomed if each[0] > now_ms]
-    for due_ms, paths in due:
-        for path in paths:
-            log.directory.disk.remove_later(path, partial(_removed, log, due_ms, path))
-
-
-def _removed(log: RollingLog, due_ms: int, path: str, error: OSError | None) -> None:
-    if error is not None:
-        log.doomed.append((due_ms, (path,)))
-
-
-def truncate_to(log: RollingLog, offset: int) -> None:
+def truncate_to(log: Log, offset: int) -> None:
     """Cut the batch that holds the offset and everything behind it."""
     if offset >= log.end_offset:
         return
-    if offset <= log.bases[0]:
+    if offset <= log.segments.bases[0]:
         truncate_fully_and_start_at(log, offset)
         return
     _settle_swap(log)
-    segment = log.segments[bisect_left(log.bases, offset) - 1]
-    flushed_offset = log.flushed_offset
+    segment = log.segments[bisect_left(log.segments.bases, offset) - 1]
+    flushed = log.offsets.flushed
     try:
         position = segment.find(offset)
         first_cut = offset if position is None else segment.header_at(position)[0]
@@ -171,23 +156,24 @@ def truncate_to(log: RollingLog, offset: int) -> None:
         changed = log.listed.cut(offset)
         if changed is not None:
             changed.sync()
-        while log.segments[-1] is not segment:
-            _remove(log, log.segments.pop())
-            log.bases.pop()
-        log.active = segment
+        while log.segments.active is not segment:
+            leaving = log.segments.active
+            log.segments.drop_last()
+            _remove(log, leaving)
         if position is not None:
             segment.truncate(position, min(offset, first_cut))
         end = segment.end_offset() if in_hole else first_cut
     except BadBatch as bad:
         raise Damaged(segment, bad) from bad
     log.directory.disk.sync_folder(log.folder)
-    log.flushed_offset = flushed_offset
-    _end_at(log, end)
+    log.offsets.cut(end, flushed=flushed)
+    log.epochs.truncate_end(end)
+    log.save_epochs()
     snapshots.remove_snapshots(log.directory.disk, log.folder, above=end)
     snapshots.load_producers(log.directory.disk, log.folder, log.segments, log.producer_state, end, log.clock_wall_ms())
 
 
-def truncate_fully_and_start_at(log: RollingLog, offset: int) -> None:
+def truncate_fully_and_start_at(log: Log, offset: int) -> None:
     """Remove every segment and begin an empty one at the offset."""
     _settle_swap(log)
     _about_to_cut(log, offset, recovery_point=offset, keeps=0)
@@ -197,50 +183,38 @@ def truncate_fully_and_start_at(log: RollingLog, offset: int) -> None:
         log.directory.disk.sync_folder(log.folder)
     for segment in log.segments:
         _remove(log, segment)
-    log.segments.clear()
-    log.bases.clear()
+    log.segments.restart()
     log.producer_state.clear()
     snapshots.remove_snapshots(log.directory.disk, log.folder, above=-1)
-    log.start_at(offset)
+    log.writer.begin_at(offset)
     log.directory.disk.sync_folder(log.folder)
     log.listed.begins(offset).sync()
-    log.start_offset = offset
-    log.epochs.clear()
-    _end_at(log, offset)
     # An empty log is as durable as its name, which is synced: nobody shall wait for more.
-    log.flushed_offset = log.durable_offset = offset
+    log.offsets.restart(offset)
+    log.epochs.clear()
+    log.save_epochs()
 
 
-def _settle_swap(log: RollingLog) -> None:
+def _settle_swap(log: Log) -> None:
     """Finish what compaction has begun; otherwise a start would, and bring back what is cut now."""
-    while log.swap is not None:
-        log.swap.finish_now()
+    log.compaction.finish_swap()
     if log.directory.failure is not None:
         raise log.directory.failure
 
 
-def _about_to_cut(log: RollingLog, offset: int, *, recovery_point: int, keeps: int) -> None:
+def _about_to_cut(log: Log, offset: int, *, recovery_point: int, keeps: int) -> None:
     """Lower the recovery point first: a crash half-way must not look like the loss of synced batches.
 
     Segments that end at the offset `keeps` or before it stay closed, and may still have to be synced.
     """
     log.flusher.forget(from_offset=keeps)
-    log.flushed_offset = min(log.flushed_offset, recovery_point)
-    log.clean_offset = min(log.clean_offset, offset)
-    log.on_truncating(min(offset, recovery_point))
+    log.offsets.doubt_from(recovery_point)
+    log.compaction.cut(offset)
+    log.checkpoints.truncating(min(offset, recovery_point))
     aborted.remove_checkpoint(log.directory.disk, log.folder)
 
 
-def _end_at(log: RollingLog, offset: int) -> None:
-    log.end_offset = offset
-    log.flushed_offset = min(log.flushed_offset, offset)
-    log.durable_offset = min(log.durable_offset, offset)
-    log.start_offset = min(log.start_offset, offset)
-    log.epochs.truncate_end(offset)
-    log.save_epochs()
-
-
-def _remove(log: RollingLog, segment: Segment) -> None:
+def _remove(log: Log, segment: Segment) -> None:
     log.flusher.drop(segment)
     log.directory.open_files.forget(segment.path)
     for path in segment.paths():

@@ -10,7 +10,7 @@
 | bytes that the log itself has cut or replaced  | nothing: the reader asks again                                    |
 
 A disk that recovers costs readers some answers with StorageError and nothing else. With other replicas, a quarantined
-log is refilled (replication/repair.py), whether its disk recovers or not. Called by log.py.
+log is refilled (replication/repair.py), whether its disk recovers or not. Called by log_reader.py.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from penstock.model.errors import Corruption, StorageError
-from penstock.storage import verified
+from penstock.storage import checked_ranges
 from penstock.storage.directory import UNREADABLE
 from penstock.storage.scan import BadBatch
 from penstock.wire.batch import HEADER_SIZE, LOG_OVERHEAD
@@ -50,68 +50,77 @@ class Unreadable:
         self.is_quarantined = False
 
 
-def while_sending(log: Log, piece: FileSlice, error: OSError) -> None:
-    """Part of a response could not be read from a file of the log."""
-    segment = next((each for each in log.segments if each.path == piece.file.path), None)
-    if segment is None or log.is_abandoned or piece.position + piece.size > segment.size:
-        logger.info("%s was cut while %d bytes at position %d were sent", piece.file.path, piece.size, piece.position)
-        return
-    _note(log, f"{piece.size} bytes at position {piece.position} of {segment.path} could not be sent: {error}")
-    try:
-        if not _quarantined_short(log, segment):
-            verified.distrust(segment)
-    except OSError:
-        verified.distrust(segment)
+class ReadErrors:
+    """The reads of one log that failed of late."""
 
+    __slots__ = ("_log", "_offsets", "_said_at")
 
-def while_reading(log: Log, segment: Segment, offset: int, error: OSError) -> NoReturn:
-    """Refuse a read that has met an I/O error."""
-    why = f"{segment.path} cannot be read at offset {offset}: {error}"
-    _note(log, why)
-    now = log.directory.monotonic()
-    met = log.unreadable.get(offset)
-    if met is None:
-        log.unreadable = {
-            other: its for other, its in log.unreadable.items() if its.is_quarantined or now - its.last < FORGOTTEN_S
-        }
-        if len(log.unreadable) < OFFSETS_MAX:
-            log.unreadable[offset] = Unreadable(now)
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        # Offsets where reads met an I/O error of late, and when the node's log last said so.
+        self._offsets: dict[int, Unreadable] = {}
+        self._said_at: float | None = None
+
+    def while_sending(self, piece: FileSlice, error: OSError) -> None:
+        """Part of a response could not be read from a file of the self._log."""
+        segment = next((each for each in self._log.segments if each.path == piece.file.path), None)
+        if segment is None or self._log.is_abandoned or piece.position + piece.size > segment.size:
+            logger.info(
+                "%s was cut while %d bytes at position %d were sent", piece.file.path, piece.size, piece.position
+            )
+            return
+        self._note(f"{piece.size} bytes at position {piece.position} of {segment.path} could not be sent: {error}")
+        try:
+            if not _quarantined_short(self._log, segment):
+                checked_ranges.distrust(segment)
+        except OSError:
+            checked_ranges.distrust(segment)
+
+    def while_reading(self, segment: Segment, offset: int, error: OSError) -> NoReturn:
+        """Refuse a read that has met an I/O error."""
+        why = f"{segment.path} cannot be read at offset {offset}: {error}"
+        self._note(why)
+        now = self._log.directory.monotonic()
+        met = self._offsets.get(offset)
+        if met is None:
+            self._offsets = {
+                other: its for other, its in self._offsets.items() if its.is_quarantined or now - its.last < FORGOTTEN_S
+            }
+            if len(self._offsets) < OFFSETS_MAX:
+                self._offsets[offset] = Unreadable(now)
+            raise StorageError(why) from error
+        if now - met.last >= FORGOTTEN_S:
+            met.since = now
+        met.last = now
+        if now - met.since >= LASTING_S and error.errno in UNREADABLE:
+            self._log.quarantine.begin(offset, why)
+            met.is_quarantined = self._log.damaged_from == offset
         raise StorageError(why) from error
-    if now - met.last >= FORGOTTEN_S:
-        met.since = now
-    met.last = now
-    if now - met.since >= LASTING_S and error.errno in UNREADABLE:
-        log.quarantine(offset, why)
-        met.is_quarantined = log.damaged_from == offset
-    raise StorageError(why) from error
 
+    def may_look_again(self, offset: int) -> bool:
+        """Whether a quarantined log is to be read once more: it was an I/O error, and the disk may have recovered."""
+        met = self._offsets.get(offset)
+        if met is None or not met.is_quarantined or self._log.damaged_from != offset:
+            return False
+        now = self._log.directory.monotonic()
+        if now - met.last < LASTING_S:
+            return False
+        met.last = now
+        return True
 
-def may_look_again(log: Log, offset: int) -> bool:
-    """Whether a quarantined log is to be read once more: it was an I/O error, and the disk may have recovered."""
-    met = log.unreadable.get(offset)
-    if met is None or not met.is_quarantined or log.damaged_from != offset:
-        return False
-    now = log.directory.monotonic()
-    if now - met.last < LASTING_S:
-        return False
-    met.last = now
-    return True
+    def was_read(self, offset: int) -> None:
+        """Note that a segment under check could be read at an offset."""
+        met = self._offsets.pop(offset, None) if self._offsets else None
+        if met is not None and met.is_quarantined and self._log.damaged_from == offset:
+            self._log.quarantine.lift()
 
-
-def was_read(log: Log, offset: int) -> None:
-    """Note that a segment under check could be read at an offset."""
-    met = log.unreadable.pop(offset, None) if log.unreadable else None
-    if met is not None and met.is_quarantined and log.damaged_from == offset:
-        log.lift_quarantine()
-
-
-def _note(log: Log, what: str) -> None:
-    directory = log.directory
-    directory.read_failures += 1
-    now = directory.monotonic()
-    if log.read_failure_said_at is None or now - log.read_failure_said_at >= SAID_AGAIN_S:
-        log.read_failure_said_at = now
-        logger.error("%s", what)
+    def _note(self, what: str) -> None:
+        directory = self._log.directory
+        directory.read_failures += 1
+        now = directory.monotonic()
+        if self._said_at is None or now - self._said_at >= SAID_AGAIN_S:
+            self._said_at = now
+            logger.error("%s", what)
 
 
 def _quarantined_short(log: Log, segment: Segment) -> bool:
@@ -120,7 +129,7 @@ def _quarantined_short(log: Log, segment: Segment) -> bool:
     if end >= segment.size:
         return False
     why = f"{segment.path} ends at position {end}, and {segment.size} bytes were written to it"
-    log.quarantine(_first_missing(segment, end), why)
+    log.quarantine.begin(_first_missing(segment, end), why)
     return True
 
 

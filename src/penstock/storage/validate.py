@@ -127,6 +127,27 @@ def needs_preparing(settings: TopicSettings) -> bool:
     )
 
 
+class AppendRules:
+    """What `Log.append` asks of a batch by the topic's settings, worked out once per change of them."""
+
+    __slots__ = (
+        "broker_time",
+        "changes_batches",
+        "max_message_bytes",
+        "opens_batches",
+        "settings",
+        "timestamp_after_max_ms",
+    )
+
+    def __init__(self, settings: TopicSettings) -> None:
+        self.settings = settings
+        self.max_message_bytes = settings.max_message_bytes
+        self.timestamp_after_max_ms = settings.message_timestamp_after_max_ms
+        self.broker_time = settings.message_timestamp_type == "LogAppendTime"
+        self.opens_batches = needs_preparing(settings)
+        self.changes_batches = self.opens_batches or self.broker_time
+
+
 class Unprepared(Exception):
     """The batch is sound, and its records have to be opened by `prepare` before it can be appended."""
 

@@ -166,26 +166,6 @@ class BatchHeader:
         return f"BatchHeader({', '.join(f'{name}={getattr(self, name)}' for name in FIELDS)})"
 
 
-def codec_of(attributes: int) -> int:
-    return attributes & CODEC_MASK
-
-
-def is_log_append_time(attributes: int) -> bool:
-    return bool(attributes & LOG_APPEND_TIME)
-
-
-def is_transactional(attributes: int) -> bool:
-    return bool(attributes & TRANSACTIONAL)
-
-
-def is_control(attributes: int) -> bool:
-    return bool(attributes & CONTROL)
-
-
-def has_delete_horizon(attributes: int) -> bool:
-    return bool(attributes & DELETE_HORIZON)
-
-
 def batch_size(view: Buffer, position: int = 0) -> int:
     """Return the size of the batch at a position; raise CorruptMessage unless all of it is in the view."""
     left = len(view) - position

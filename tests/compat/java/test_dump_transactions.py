@@ -12,6 +12,7 @@ from penstock.config.settings import default_topic_settings
 from penstock.model.ids import PartitionIndex, TopicId, TopicName, TopicPartition
 from penstock.ports.real.disk import RealDisk
 from penstock.storage.log import Log
+from penstock.storage.marker_append import append_marker
 from penstock.wire.records import Record, encode_batch
 from tests.support.java_tools import JavaTools
 
@@ -43,7 +44,8 @@ async def write(folder: Path) -> None:
         )
         log.append(memoryview(bytearray(sealed)), leader_epoch=0, now_ms=NOW_MS, transaction_verified=True)
         if number < 12:
-            log.append_marker(
+            append_marker(
+                log,
                 producer_id=producer_id,
                 producer_epoch=number + 1,
                 commit=number % 2 == 0,

@@ -10,7 +10,7 @@ from penstock.model.ids import NodeId
 from penstock.model.topic import CONSUMER_OFFSETS
 from penstock.replication.replicas import Replicas
 from penstock.storage.marker import encode_marker
-from penstock.storage.verification import Verification
+from penstock.storage.verification_guard import VerificationGuard
 from penstock.wire.batch import BatchHeader, patch_offset_and_epoch
 
 
@@ -73,8 +73,8 @@ class FakeLog:
         )
         return self.append(bytes(marker))
 
-    def begin_verification(self, producer_id: int, producer_epoch: int) -> Verification | None:
-        return Verification(producer_epoch, -1, starts_at_zero=False)
+    def begin_verification(self, producer_id: int, producer_epoch: int) -> VerificationGuard | None:
+        return VerificationGuard(producer_epoch, -1, starts_at_zero=False)
 
     def append(self, batch: bytes | bytearray, transaction: InTransaction | None = None) -> int:
         if self.refusal is not None:

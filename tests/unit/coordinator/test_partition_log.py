@@ -100,7 +100,7 @@ async def test_a_commit_that_never_becomes_durable_fails() -> None:
     await node.lead()
     reply = node.commit(1)
     node.clock.advance(6)
-    node.partition.expire_produces(node.clock.monotonic())
+    node.partition.waiters.expire_produces(node.clock.monotonic())
     with pytest.raises(CoordinatorNotAvailable):
         await reply
 

@@ -30,7 +30,7 @@ from penstock.metadata.records import PartitionRecord, TopicRecord
 from penstock.model.errors import InvalidProducerEpoch, InvalidTxnState, ProducerFenced, Refusal
 from penstock.model.ids import PartitionIndex, TopicPartition
 from penstock.model.topic import CONSUMER_OFFSETS
-from penstock.storage.verification import Verification
+from penstock.storage.verification_guard import VerificationGuard
 from penstock.transactions.commands import AddPartitions, VerifyPartitions
 from penstock.transactions.errors import ConcurrentTransactions, TransactionAbortable
 from penstock.wire.api import ApiKey
@@ -38,7 +38,7 @@ from tests.unit.handlers.fakes import FakeGroups, FakeNode
 
 ORDERS_ID = UUID(int=7)
 PLACE = TopicPartition(CONSUMER_OFFSETS, PartitionIndex(4))
-VERIFICATION = Verification(3, -1, starts_at_zero=False)
+VERIFICATION = VerificationGuard(3, -1, starts_at_zero=False)
 UNKNOWN_TOPIC_OR_PARTITION, INVALID_GROUP_ID, UNSTABLE_OFFSET_COMMIT = 3, 24, 88
 
 
@@ -48,10 +48,10 @@ class Groups(FakeGroups):
     def __init__(self) -> None:
         super().__init__()
         self.replies[TxnOffsetCommit] = OffsetCommitReply((0,))
-        self.verification: Verification | None = VERIFICATION
+        self.verification: VerificationGuard | None = VERIFICATION
         self.refusal: Refusal | None = None
 
-    def begin_verification(self, group_id: str, producer_id: int, producer_epoch: int) -> Verification | None:
+    def begin_verification(self, group_id: str, producer_id: int, producer_epoch: int) -> VerificationGuard | None:
         assert (group_id, producer_id, producer_epoch) == ("g", 9, 3)
         if self.refusal is not None:
             raise self.refusal

@@ -333,7 +333,7 @@ async def test_a_missing_segment_fails_the_start_with_advice(slot: int, power_lo
     for number in range(1, 200):
         await quorum.commit(topic(f"t{number}", number))
         await settle()
-    segment = f"{FOLDER}/{quorum.log.bases[slot]:020d}.log"
+    segment = f"{FOLDER}/{quorum.log.segments.bases[slot]:020d}.log"
     if power_lost:
         quorum.abandon()
         disk.crash(kept=0.0)

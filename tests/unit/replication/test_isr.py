@@ -1,4 +1,4 @@
-from penstock.model.ids import NodeId, Offset
+from penstock.model.ids import NodeId
 from penstock.replication.isr import Leadership, Progress, advance_high_watermark, effective_min_isr, most_caught_up
 
 ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
@@ -21,12 +21,23 @@ def admit(lead: Leadership, progress: Progress, *, mark: int, now: float = 1.0, 
     return lead.admit(progress, mark=mark, now=now, lag_s_max=LAG_S, allowed=allowed)
 
 
+def bound(lead: Leadership, durable_offset: int) -> int:
+    return advance_high_watermark(-1, durable_offset=durable_offset, counted=lead.counted)
+
+
+def at(offset: int) -> Progress:
+    progress = Progress(TWO)
+    progress.offset = offset
+    return progress
+
+
 def test_mark_follows_the_slowest_replica_in_sync() -> None:
-    assert advance_high_watermark(Offset(2), ends_in_sync=[Offset(9), Offset(7)]) == 7
+    assert advance_high_watermark(2, durable_offset=9, counted=[at(8), at(7)]) == 7
+    assert advance_high_watermark(2, durable_offset=6, counted=[at(8), at(7)]) == 6
 
 
 def test_mark_holds_when_a_rejoined_replica_is_behind() -> None:
-    assert advance_high_watermark(Offset(7), ends_in_sync=[Offset(9), Offset(4)]) == 7
+    assert advance_high_watermark(7, durable_offset=9, counted=[at(4)]) == 7
 
 
 def test_a_topic_of_one_replica_can_be_written_although_two_are_asked_for() -> None:
@@ -36,16 +47,16 @@ def test_a_topic_of_one_replica_can_be_written_although_two_are_asked_for() -> N
 
 def test_a_leader_alone_goes_by_its_own_disk() -> None:
     lead = Leadership(ONE, epoch=0, epoch_start=0, partition_epoch=0, replicas=(ONE,), isr=(ONE,), now=0.0)
-    assert lead.mark_bound(12) == 12
+    assert bound(lead, 12) == 12
 
 
 def test_a_member_that_has_not_fetched_yet_holds_the_mark() -> None:
     lead = leadership()
     fetch(lead, TWO, 10, end=10, now=1.0)
-    assert lead.mark_bound(10) == -1
+    assert bound(lead, 10) == -1
     fetch(lead, THREE, 8, end=10, now=1.0)
-    assert lead.mark_bound(10) == 8
-    assert lead.mark_bound(5) == 5
+    assert bound(lead, 10) == 8
+    assert bound(lead, 5) == 5
 
 
 def test_a_follower_joins_at_the_mark_and_at_the_start_of_the_epoch() -> None:
@@ -69,14 +80,14 @@ def test_whoever_is_proposed_counts_already_and_whoever_is_to_leave_still_does()
     lead = leadership((ONE, TWO))
     fetch(lead, TWO, 10, end=10, now=1.0)
     progress = fetch(lead, THREE, 4, end=10, now=1.0)
-    assert lead.mark_bound(10) == 10
+    assert bound(lead, 10) == 10
     assert admit(lead, progress, mark=4) is not None
-    assert lead.mark_bound(10) == 4
+    assert bound(lead, 10) == 4
     assert lead.commit(partition_epoch=8, replicas=(ONE, TWO, THREE), isr=(ONE, TWO, THREE))
     assert lead.expel(leader_end=10, now=40.0, lag_s_max=LAG_S) is not None
-    assert lead.mark_bound(10) == 4
+    assert bound(lead, 10) == 4
     assert lead.commit(partition_epoch=9, replicas=(ONE, TWO, THREE), isr=(ONE, TWO))
-    assert lead.mark_bound(10) == 10
+    assert bound(lead, 10) == 10
 
 
 def test_one_proposal_at_a_time() -> None:
@@ -92,9 +103,9 @@ def test_a_proposal_that_is_taken_back_counts_no_more() -> None:
     fetch(lead, THREE, 3, end=9, now=1.0)
     proposal = lead.admit(lead.followers[THREE], mark=3, now=100.0, lag_s_max=LAG_S, allowed=True)
     assert proposal is not None
-    assert lead.mark_bound(9) == 3
+    assert bound(lead, 9) == 3
     lead.withdraw(proposal)
-    assert lead.mark_bound(9) == 9
+    assert bound(lead, 9) == 9
 
 
 def test_an_older_state_changes_nothing() -> None:
@@ -137,9 +148,9 @@ def test_the_mark_waits_for_who_is_close_behind_and_not_for_who_is_far() -> None
     fetch(lead, TWO, 20, end=20, now=1.0)
     close = fetch(lead, THREE, 15, end=15, now=1.0)
     admit(lead, close, mark=16)
-    assert lead.mark_bound(20) == 15
+    assert bound(lead, 20) == 15
     admit(lead, close, mark=16, now=40.0)
-    assert lead.mark_bound(20) == 20
+    assert bound(lead, 20) == 20
 
 
 def test_the_next_epoch_of_the_same_leader_keeps_what_it_knows() -> None:
@@ -147,7 +158,7 @@ def test_the_next_epoch_of_the_same_leader_keeps_what_it_knows() -> None:
     for node_id in (TWO, THREE):
         fetch(lead, node_id, 10, end=10, now=1.0)
     lead.next_epoch(epoch=6, epoch_start=10)
-    assert lead.mark_bound(10) == 10
+    assert bound(lead, 10) == 10
 
 
 def test_the_low_watermark_is_the_lowest_start_of_the_living() -> None:

@@ -120,7 +120,7 @@ def test_a_reader_that_waits_is_told_of_all_that_a_marker_shows_it() -> None:
     for _ in range(3):
         write(held)
     reader = Reader()
-    held.add_waiting(reader)
+    held.waiters.add_fetch(reader)
     end(held, 7)
     assert reader.gained >= 3 * size
     reader.gained = 0

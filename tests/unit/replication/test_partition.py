@@ -1,11 +1,13 @@
 import errno
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
-from penstock.model.ids import NodeId, Offset, TopicName
+from penstock.model.ids import NodeId, TopicName
 from penstock.replication.isr import Leadership
 from penstock.replication.partition import Partition
+from penstock.storage.log_offsets import LogOffsets
 from penstock.wire.records import Record, encode_batch
 from penstock_sim.disk import SimDisk
 from tests.unit.storage.support import open_log
@@ -13,14 +15,38 @@ from tests.unit.storage.support import open_log
 ME = NodeId(1)
 
 
-def partition(*, end: int, durable: int) -> tuple[Partition, Any]:
-    log: Any = SimpleNamespace(
-        end_offset=end,
-        durable_offset=Offset(durable),
-        directory=SimpleNamespace(failure=None),
-        first_unstable_offset=None,
-        high_watermark_moved=lambda mark: None,
-    )
+class WrittenLog:
+    """A log that is written and synced on demand."""
+
+    first_unstable_offset = None
+    producer_state = SimpleNamespace(first_unstable_offset=None)
+
+    def __init__(self, *, end: int, durable: int) -> None:
+        self.offsets = LogOffsets(start=0, flushed=durable, end=durable)
+        self.directory = SimpleNamespace(failure=None)
+        self.reader = SimpleNamespace(last_batch=None)
+        self.flusher = SimpleNamespace(notify_durable=self.notify_durable)
+        self.on_durable: Callable[[], None] = lambda: None
+        if end > durable:
+            self.offsets.extend(end)
+
+    @property
+    def end_offset(self) -> int:
+        return self.offsets.end
+
+    def notify_durable(self, callback: Callable[[], None]) -> None:
+        self.on_durable = callback
+
+    def high_watermark_moved(self, mark: int) -> None:
+        pass
+
+    def sync(self, offset: int) -> None:
+        self.offsets.flush_to(offset)
+        self.on_durable()
+
+
+def partition(*, end: int, durable: int) -> tuple[Partition, WrittenLog]:
+    log: Any = WrittenLog(end=end, durable=durable)
     return Partition(TopicName("a"), UUID(int=1), 0, ME, log), log
 
 
@@ -28,11 +54,10 @@ def test_who_waits_to_be_shown_all_is_told_when_the_sync_reaches_what_was_writte
     held, log = partition(end=3, durable=1)
     codes: list[int] = []
     assert held.wait_shown(10.0, codes.append)
-    log.end_offset, log.durable_offset = 5, Offset(2)
-    log.on_durable()
+    log.offsets.extend(5)
+    log.sync(2)
     assert codes == []
-    log.durable_offset = Offset(3)
-    log.on_durable()
+    log.sync(3)
     assert (codes, held.high_watermark) == ([0], 3)
 
 
@@ -57,8 +82,8 @@ def test_the_mark_waits_no_longer_for_a_replica_that_the_controller_refuses() ->
     follower.fetched(1, 0, 7, leader_end=1, now=0.0)
     proposal = lead.admit(follower, mark=0, now=0.0, lag_s_max=30.0, allowed=True)
     assert proposal is not None
-    log.end_offset, log.durable_offset = 3, Offset(3)
-    log.on_durable()
+    log.offsets.extend(3)
+    log.sync(3)
     assert held.high_watermark == 1
     held.withdraw(proposal)
     assert held.high_watermark == 3
@@ -80,4 +105,4 @@ def test_a_read_that_fails_while_a_follower_appends_leaves_nothing_twice() -> No
     sealed = encode_batch([Record(timestamp=1, value=b"v")], base_offset=0, leader_epoch=0)
     log.append_replicated(memoryview(bytearray(sealed)), now_ms=1)
     del disk.failing["read"]
-    assert (log.end_offset, log.active.size) == (1, len(sealed))
+    assert (log.end_offset, log.segments.active.size) == (1, len(sealed))

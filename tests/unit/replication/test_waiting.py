@@ -1,6 +1,9 @@
 from collections.abc import Callable
+from functools import partial
+from unittest.mock import MagicMock
 
-from penstock.replication.waiting import Deadlines
+from penstock.model.errors import RequestTimedOut, StorageError
+from penstock.replication.waiting import Deadlines, Waiters, WaitingProduce
 
 
 class ManualClock:
@@ -73,3 +76,59 @@ def test_one_timer_serves_all_deadlines() -> None:
     assert len(clock.timers) == 1
     deadlines.stop()
     assert clock.timers == []
+
+
+class ParkedFetch:
+    def __init__(self) -> None:
+        self.seen: list[object] = []
+
+    def more_bytes(self, size: int) -> None:
+        self.seen.append(size)
+
+    def changed(self) -> None:
+        self.seen.append("changed")
+
+    def expired(self) -> None:
+        self.seen.append("expired")
+
+
+def note(codes: list[tuple[int, int]], offset: int, code: int) -> None:
+    codes.append((offset, code))
+
+
+def test_produces_are_answered_up_to_the_mark_and_fetches_hear_of_its_move() -> None:
+    waiters, fetch = Waiters(), ParkedFetch()
+    codes: list[tuple[int, int]] = []
+    for offset in (3, 5, 9):
+        waiters.add_produce(WaitingProduce(offset, 10.0, partial(note, codes, offset)))
+    waiters.add_fetch(fetch)
+    waiters.mark_moved(5, 70)
+    assert (codes, fetch.seen) == ([(3, 0), (5, 0)], [70])
+    waiters.remove_fetch(fetch)
+    waiters.mark_moved(9, 30)
+    assert (codes[2:], fetch.seen) == ([(9, 0)], [70])
+
+
+def test_only_produces_whose_deadline_is_over_time_out() -> None:
+    waiters = Waiters()
+    codes: list[tuple[int, int]] = []
+    for offset, deadline in ((3, 1.0), (5, 9.0), (7, 2.0)):
+        waiters.add_produce(WaitingProduce(offset, deadline, partial(note, codes, offset)))
+    waiters.expire_produces(0.5)
+    assert codes == []
+    waiters.expire_produces(2.0)
+    assert codes == [(3, RequestTimedOut.code), (7, RequestTimedOut.code)]
+    waiters.fail_produces(StorageError.code)
+    assert codes[2:] == [(5, StorageError.code)]
+
+
+def test_those_who_wait_look_again_when_the_partition_changes_hands() -> None:
+    waiters, fetch, fed = Waiters(), ParkedFetch(), MagicMock()
+    waiters.add_fetch(fetch)
+    waiters.add_feed(fed)
+    waiters.wrote(10)
+    waiters.changed()
+    waiters.remove_feed(fed)
+    waiters.feeds_changed()
+    assert fetch.seen == ["changed"]
+    assert [each[0] for each in fed.method_calls] == ["wrote", "changed"]

@@ -7,6 +7,7 @@ from uuid import UUID
 from penstock.config.settings import TopicSettings, default_topic_settings
 from penstock.model.ids import PartitionIndex, TopicId, TopicName, TopicPartition
 from penstock.storage.log import Appended, Log
+from penstock.storage.marker_append import append_marker
 from penstock.storage.recovery import Known
 from penstock.wire.batch import BatchHeader, iter_batches
 from penstock.wire.records import Record, encode_batch
@@ -69,12 +70,13 @@ def fill(log: Log, counts: Sequence[int], *, value: bytes = b"v" * 60, **header:
     return [append(log, batch(count, value=value, **header)).base_offset for count in counts]
 
 
-def stored(log: Log, *, max_bytes: int = 700) -> list[BatchHeader]:
-    """Read everything as a consumer would."""
+def stored(log: Log, *, max_bytes: int = 700, below: int | None = None) -> list[BatchHeader]:
+    """Read everything, or everything below an offset, as a consumer would."""
     found: list[BatchHeader] = []
     offset = log.start_offset
-    while offset < log.end_offset:
-        piece = log.read(offset, max_bytes=max_bytes, end=log.end_offset)
+    end = log.end_offset if below is None else below
+    while offset < end:
+        piece = log.read(offset, max_bytes=max_bytes, end=end)
         assert piece is not None
         for view in iter_batches(piece.file.read(piece.size, piece.position)):
             found.append(BatchHeader.at(view))
@@ -89,7 +91,8 @@ def transactional(count: int = 1, *, sequence: int, producer_id: int = 7, epoch:
 def end_transaction(
     log: Log, *, commit: bool, producer_id: int = 7, epoch: int = 0, coordinator_epoch: int = 0, version: int = 0
 ) -> Appended:
-    return log.append_marker(
+    return append_marker(
+        log,
         producer_id=producer_id,
         producer_epoch=epoch,
         commit=commit,

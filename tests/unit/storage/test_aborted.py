@@ -87,7 +87,7 @@ def test_a_restart_changes_nothing(seed: int, clean: bool) -> None:
     for _ in range(3):
         if clean:
             log.close()
-        log = open_log(story.disk, clean=clean, recovery_point=log.end_offset if clean else log.bases[-2])
+        log = open_log(story.disk, clean=clean, recovery_point=log.end_offset if clean else log.segments.bases[-2])
         story.check(log)
         story.go_on(log, random, 30)
         log.high_watermark_moved(log.end_offset)
@@ -140,7 +140,7 @@ def test_indexes_leave_with_their_segments() -> None:
     log.close()
     log = open_log(story.disk, clean=True, recovery_point=log.end_offset, retention_ms=1, file_delete_delay_ms=0)
     assert log.delete_old_segments(high_watermark=log.end_offset, now_ms=10**15) > 0
-    log.remove_doomed_files(10**15)
+    log.deletes.remove_due(10**15)
     kept = {name.partition(".")[0] for name in story.disk.list(FOLDER) if name.endswith(".log")}
     assert {name.partition(".")[0] for name in story.disk.list(FOLDER) if name.endswith(".txnindex")} <= kept
     start = log.start_offset

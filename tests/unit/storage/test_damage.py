@@ -106,7 +106,7 @@ def filled(disk: SimDisk, store: LogStore | None = None) -> LogStore:
     log = store.open(PLACE, FIRST_ID, SETTINGS)
     fill(log, [3] * COUNT)
     assert log.durable_offset == log.end_offset == 36
-    assert log.bases == [0, 6, 12, 18, 24, 30]
+    assert log.segments.bases == [0, 6, 12, 18, 24, 30]
     return store
 
 
@@ -258,8 +258,8 @@ def test_segments_that_were_deleted_are_not_missed(lost: tuple[str, ...]) -> Non
     log = store.logs[PLACE]
     log.advance_start(14)
     log.delete_old_segments(high_watermark=36, now_ms=0)
-    log.remove_doomed_files(1 << 60)
-    assert log.bases[0] == 12
+    log.deletes.remove_due(1 << 60)
+    assert log.segments.bases[0] == 12
     kill(store, disk)
     lose_in_data_folder(*lost)(disk)
     assert reopened(disk).damage is None
@@ -362,7 +362,7 @@ def test_the_unsynced_end_of_a_segment_that_was_just_closed_is_not_missed() -> N
         pass
     store.checkpoint_recovery_points()
     fill(log, [3, 3])
-    assert log.bases == [0, 6] and log.durable_offset == 3
+    assert log.segments.bases == [0, 6] and log.durable_offset == 3
     path = f"{FOLDER}/{segments(disk)[0]}"
     kept = len(disk.read_file(path)) // 2
     disk.crash(kept=1.0)
@@ -379,7 +379,7 @@ def test_a_deletion_that_a_power_loss_has_undone_in_part_is_finished(undone: int
     contents = {name: disk.read_file(f"{FOLDER}/{name}") for name in segments(disk)}
     log.advance_start(14)
     log.delete_old_segments(high_watermark=36, now_ms=0)
-    log.remove_doomed_files(1 << 60)
+    log.deletes.remove_due(1 << 60)
     power_loss(store, disk)
     for name in list(contents)[:2]:
         disk.lose(f"{FOLDER}/{name}")
@@ -387,4 +387,4 @@ def test_a_deletion_that_a_power_loss_has_undone_in_part_is_finished(undone: int
     disk.replace_file(f"{FOLDER}/{name}", contents[name])
     again = reopened(disk)
     assert (again.damage, again.start_offset, again.end_offset) == (None, 14, 36)
-    assert again.bases[0] == 12
+    assert again.segments.bases[0] == 12

@@ -15,7 +15,7 @@ def test_an_append_is_durable_when_its_sync_has_ended() -> None:
     disk = later_disk()
     log = open_log(disk)
     told: list[int] = []
-    log.on_durable = lambda: told.append(log.durable_offset)
+    log.flusher.notify_durable(lambda: told.append(log.durable_offset))
     append(log, batch(3))
     assert (log.durable_offset, told) == (0, [])
     disk.finish_sync()
@@ -50,7 +50,7 @@ def test_without_group_commit_an_append_counts_at_once() -> None:
     disk = later_disk()
     log = open_log(disk, flush_mode="os")
     append(log, batch(2))
-    assert (log.durable_offset, log.flushed_offset, disk.syncs_under_way()) == (2, 0, 0)
+    assert (log.durable_offset, log.offsets.flushed, disk.syncs_under_way()) == (2, 0, 0)
 
 
 def test_without_group_commit_a_closed_segment_is_synced_all_the_same() -> None:
@@ -60,7 +60,7 @@ def test_without_group_commit_a_closed_segment_is_synced_all_the_same() -> None:
     log.roll()
     while disk.finish_sync():
         pass
-    assert log.flushed_offset == 2
+    assert log.offsets.flushed == 2
 
 
 def test_flush_messages_asks_for_a_sync() -> None:
@@ -76,10 +76,10 @@ def test_flush_ms_asks_for_a_sync_of_what_has_waited_so_long() -> None:
     disk = later_disk()
     log = open_log(disk, flush_mode="os")
     append(log, batch())
-    log.flush_if_older_than(NOW_MS, 100)
-    log.flush_if_older_than(NOW_MS + 99, 100)
+    log.flusher.start_if_older_than(NOW_MS, 100)
+    log.flusher.start_if_older_than(NOW_MS + 99, 100)
     assert disk.syncs_under_way() == 0
-    log.flush_if_older_than(NOW_MS + 100, 100)
+    log.flusher.start_if_older_than(NOW_MS + 100, 100)
     assert disk.syncs_under_way() == 1
 
 
@@ -100,9 +100,9 @@ def test_switching_group_commit_off_acknowledges_what_is_written() -> None:
     disk = later_disk()
     log = open_log(disk)
     told: list[int] = []
-    log.on_durable = lambda: told.append(log.durable_offset)
+    log.flusher.notify_durable(lambda: told.append(log.durable_offset))
     append(log, batch(2))
-    log.settings = small_settings(flush_mode="os")
+    log.apply_settings(small_settings(flush_mode="os"))
     assert (log.durable_offset, told) == (2, [2])
 
 
@@ -110,7 +110,7 @@ def test_switching_group_commit_on_takes_nothing_back() -> None:
     disk = later_disk()
     log = open_log(disk, flush_mode="os")
     append(log, batch(2))
-    log.settings = small_settings()
+    log.apply_settings(small_settings())
     append(log, batch())
     assert log.durable_offset == 2
     disk.finish_sync()

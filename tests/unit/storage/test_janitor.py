@@ -51,7 +51,7 @@ def test_retention_runs_when_its_time_has_come() -> None:
     assert log.start_offset == 0
     house.clock.now_ms += 300_000
     house.janitor.work()
-    assert log.start_offset == log.bases[-1]
+    assert log.start_offset == log.segments.bases[-1]
     house.clock.now_ms += 1
     house.janitor.work()
     assert not any(name.endswith(".deleted") for name in house.disk.list("/data/orders-3"))
@@ -84,7 +84,7 @@ def test_a_roll_is_followed_by_a_checkpoint() -> None:
     house.janitor.work()
     content = house.disk.read_file("/data/recovery-point-offset-checkpoint").decode()
     assert f"orders 3 {log.recovery_point}\n" in content
-    assert log.recovery_point >= log.active.base_offset
+    assert log.recovery_point >= log.segments.active.base_offset
 
 
 def test_the_janitor_comes_back_until_it_is_stopped() -> None:

@@ -14,7 +14,8 @@ from penstock.model.errors import (
     RecordListTooLarge,
     StorageError,
 )
-from penstock.storage.log import KEPT_SIZE_MAX, Log
+from penstock.storage.log import Log
+from penstock.storage.log_reader import KEPT_SIZE_MAX
 from penstock.wire.batch import BatchHeader, iter_batches
 from penstock.wire.records import decode_batch
 from penstock_sim.disk import SimDisk
@@ -123,7 +124,7 @@ def test_a_slice_stays_readable_after_its_segment_is_gone() -> None:
     assert piece is not None
     content = piece.file.read(piece.size, piece.position)
     assert log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS) > 0
-    log.remove_doomed_files(NOW_MS)
+    log.deletes.remove_due(NOW_MS)
     assert piece.file.read(piece.size, piece.position) == content
 
 
@@ -199,28 +200,28 @@ def test_a_segment_rolls_when_the_next_batch_does_not_fit() -> None:
     fill(log, [3] * 30)
     assert len(log.segments) > 2
     assert all(segment.size <= 2000 for segment in log.segments)
-    for base in log.bases:
+    for base in log.segments.bases:
         for suffix in (".log", ".index", ".timeindex"):
             assert disk.exists(f"{FOLDER}/{base:020d}{suffix}")
-    assert disk.exists(f"{FOLDER}/{log.bases[-1]:020d}.snapshot")
+    assert disk.exists(f"{FOLDER}/{log.segments.bases[-1]:020d}.snapshot")
 
 
 def test_a_segment_rolls_by_the_time_between_its_records() -> None:
     log = open_log(SimDisk(), segment_ms=1000)
     append(log, batch(timestamp=NOW_MS))
     append(log, batch(timestamp=NOW_MS + 1000))
-    assert log.bases == [0]
+    assert log.segments.bases == [0]
     append(log, batch(timestamp=NOW_MS + 1001))
-    assert log.bases == [0, 2]
+    assert log.segments.bases == [0, 2]
 
 
 def test_a_segment_without_timestamps_rolls_by_the_clock() -> None:
     log = open_log(SimDisk(), segment_ms=1000)
     append(log, batch(timestamp=-1), now_ms=NOW_MS)
     append(log, batch(timestamp=-1), now_ms=NOW_MS + 1000)
-    assert log.bases == [0]
+    assert log.segments.bases == [0]
     append(log, batch(timestamp=-1), now_ms=NOW_MS + 1001)
-    assert log.bases == [0, 2]
+    assert log.segments.bases == [0, 2]
 
 
 def test_a_segment_rolls_when_its_index_is_full() -> None:
@@ -234,7 +235,7 @@ def test_a_segment_rolls_when_offsets_no_longer_fit_its_index() -> None:
     log = open_log(SimDisk())
     append(log, batch())
     log.append_replicated(memoryview(batch(base_offset=1 << 31)), now_ms=NOW_MS)
-    assert log.bases == [0, 1]
+    assert log.segments.bases == [0, 1]
     log.append_replicated(memoryview(batch(base_offset=1 << 32)), now_ms=NOW_MS)
     assert log.end_offset == (1 << 32) + 1
 
@@ -242,7 +243,7 @@ def test_a_segment_rolls_when_offsets_no_longer_fit_its_index() -> None:
 def test_an_empty_segment_does_not_roll() -> None:
     log = open_log(SimDisk())
     log.roll()
-    assert log.bases == [0]
+    assert log.segments.bases == [0]
 
 
 def test_a_roll_that_fails_leaves_the_old_segment_active() -> None:
@@ -255,13 +256,13 @@ def test_a_roll_that_fails_leaves_the_old_segment_active() -> None:
     assert append(log, batch()).base_offset == 1
     disk.failing.clear()
     log.roll()
-    assert (append(log, batch()).base_offset, log.bases) == (2, [0, 2])
+    assert (append(log, batch()).base_offset, log.segments.bases) == (2, [0, 2])
 
 
 def test_changed_settings_count_from_the_next_append() -> None:
     log = open_log(SimDisk())
     append(log, batch(value=b"x" * 400))
-    log.settings = small_settings(max_message_bytes=300)
+    log.apply_settings(small_settings(max_message_bytes=300))
     with pytest.raises(MessageTooLarge):
         append(log, batch(value=b"x" * 400))
 
@@ -303,7 +304,7 @@ def test_a_clean_close_makes_the_next_open_quick_and_the_same() -> None:
     log.close()
     again = open_log(disk, clean=True, recovery_point=log.end_offset)
     assert [header.base_offset for header in stored(again)] == [header.base_offset for header in before]
-    assert (again.end_offset, again.latest_epoch, again.epochs.entries()) == (40, 1, [(0, 0), (1, 20)])
+    assert (again.end_offset, again.epochs.latest, again.epochs.entries()) == (40, 1, [(0, 0), (1, 20)])
     assert append(again, idempotent(2, sequence=30)).duplicate
     assert append(again, idempotent(2, sequence=40)).base_offset == 40
 
@@ -319,29 +320,29 @@ def test_the_log_of_a_deleted_partition_takes_nothing_more() -> None:
 def test_the_newest_small_batch_is_at_hand_until_another_follows_or_it_is_cut() -> None:
     log = open_log(SimDisk())
     append(log, batch(2))
-    assert log.read_last(0) is None, "nobody has asked for that"
-    log.keeps_last = True
+    assert log.reader.read_last(0) is None, "nobody has asked for that"
+    log.reader.keep_last(True)
     append(log, batch(3), epoch=4)
-    kept = log.read_last(2)
+    kept = log.reader.read_last(2)
     piece = log.read(2, max_bytes=1, end=log.end_offset)
     assert piece is not None and kept == piece.file.read(piece.size, piece.position)
-    assert (log.read_last(0), log.read_last(3)) == (None, None)
+    assert (log.reader.read_last(0), log.reader.read_last(3)) == (None, None)
     log.append_replicated(memoryview(batch(base_offset=5, leader_epoch=4)), now_ms=NOW_MS)
-    assert log.read_last(2) is None
+    assert log.reader.read_last(2) is None
     log.truncate_to(2)
     log.append_replicated(memoryview(batch(3, base_offset=2, leader_epoch=9)), now_ms=NOW_MS)
-    assert log.read_last(2) is None
+    assert log.reader.read_last(2) is None
 
 
 def test_a_large_batch_and_one_that_is_doubted_are_read_from_the_disk() -> None:
     log = open_log(SimDisk(), segment_bytes=1 << 20)
-    log.keeps_last = True
+    log.reader.keep_last(True)
     append(log, batch(1, value=b"v" * 100))
-    log.distrust(0)
-    assert log.read_last(0) is None
+    log.reader.distrust(0)
+    assert log.reader.read_last(0) is None
     append(log, batch(1, value=b"v" * 100))
     append(log, batch(1, value=b"v" * KEPT_SIZE_MAX))
-    assert (log.read_last(1), log.read_last(2)) == (None, None)
+    assert (log.reader.read_last(1), log.reader.read_last(2)) == (None, None)
 
 
 def test_a_log_refuses_everything_behind_a_refused_batch_for_the_same_reason() -> None:
@@ -360,7 +361,7 @@ def test_a_log_refuses_everything_behind_a_refused_batch_for_the_same_reason() -
 
 def test_a_log_with_a_reserve_is_written_in_a_read_only_folder_but_not_in_an_offline_one() -> None:
     log = open_log(SimDisk())
-    log.has_reserve = True
+    log.quarantine.use_reserve()
     log.directory.refuse_writes(OSError(errno.ENOSPC, "No space left on device"))
     assert append(log, batch()).base_offset == 0
     log.directory.fail(OSError(errno.EIO, "Input/output error"))

@@ -164,8 +164,7 @@ def test_rot_in_an_old_segment_does_not_touch_the_ones_before_it() -> None:
 
 
 def stored_before(log: Log) -> list[BatchHeader]:
-    log.end_offset = log.damaged_from or log.end_offset
-    return stored(log)
+    return stored(log, below=log.damaged_from or log.end_offset)
 
 
 SPOILERS: dict[str, Callable[[SimDisk, str], None]] = {
@@ -257,12 +256,12 @@ def test_the_start_of_the_log_is_kept() -> None:
 def test_segments_below_the_start_may_be_missing_in_any_order() -> None:
     """Retention renames them, and a power loss keeps some of the new names and loses others."""
     disk, _ = written([3] * 30)
-    bases = list(open_log(disk).bases)
+    bases = list(open_log(disk).segments.bases)
     assert len(bases) > 4
     for base in (bases[1], bases[3]):
         disk.rename(f"{FOLDER}/{base:020d}.log", f"{FOLDER}/{base:020d}.log.deleted")
     log = open_log(disk, log_start=bases[4])
-    assert (log.damage, log.start_offset, log.end_offset, log.bases) == (None, bases[4], 90, bases[4:])
+    assert (log.damage, log.start_offset, log.end_offset, log.segments.bases) == (None, bases[4], 90, bases[4:])
     assert not any(name.endswith(".cut") for name in disk.list(FOLDER))
 
 
@@ -273,7 +272,7 @@ def test_a_log_that_is_being_emptied_is_whole_or_empty_after_a_crash(kept: float
     for call in range(1, 80):
         disk, _ = written([3] * 30)
         log, whole = open_log(disk), (0, 90)
-        offset = log.bases[2] + (not at_segment)
+        offset = log.segments.bases[2] + (not at_segment)
         for folder in ("/", "/data", FOLDER):
             disk.sync_folder(folder)
         disk.fail_at[disk.calls + call] = None
@@ -298,7 +297,7 @@ def test_a_start_beyond_the_end_begins_anew_there() -> None:
 
 def test_an_empty_folder_begins_at_its_start() -> None:
     log = open_log(SimDisk(), log_start=30)
-    assert (log.start_offset, log.end_offset, log.bases) == (30, 30, [30])
+    assert (log.start_offset, log.end_offset, log.segments.bases) == (30, 30, [30])
 
 
 def test_segments_below_the_recovery_point_are_not_read() -> None:
@@ -306,7 +305,7 @@ def test_segments_below_the_recovery_point_are_not_read() -> None:
     log = open_log(disk)
     log.close()
     disk.trace.clear()
-    open_log(disk, recovery_point=log.bases[-1])
+    open_log(disk, recovery_point=log.segments.bases[-1])
     # One header at most: the epoch that is said to begin there is held against it.
     assert sum(kind == "read" and path.endswith(f"{0:020d}.log") for kind, path in disk.trace) <= 1
 

@@ -108,7 +108,7 @@ def test_retention_deletes_on_a_full_disk() -> None:
         fill(log, [3] * 40)
     assert store.is_read_only
     log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS)
-    log.remove_doomed_files(NOW_MS)
+    log.deletes.remove_due(NOW_MS)
     assert len(log.segments) < count
     assert not any(name.endswith(".deleted") for name in disk.list(log.folder))
     store.close()

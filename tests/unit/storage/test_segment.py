@@ -20,7 +20,7 @@ def closed_log() -> tuple[SimDisk, Log]:
 @pytest.mark.parametrize("byte", [3, 7])
 def test_an_index_entry_that_lies_is_found_out_when_it_is_used(slot: int, byte: int) -> None:
     disk, log = closed_log()
-    path = log.active.offset_index.path
+    path = log.segments.active.offset_index.path
     size = len(disk.read_file(path))
     disk.flip(path, (slot * 8 + byte) % size, 0x04)
     log = open_log(disk, clean=True, segment_bytes=1 << 20)
@@ -35,8 +35,8 @@ def test_a_reader_that_goes_on_finds_its_place_without_a_search() -> None:
     disk, log = closed_log()
     first = log.read(0, max_bytes=1000, end=120)
     assert first is not None
-    following = next(iter(log.active.headers_from(first.position + first.size)))[1][0]
-    log.active.all_checked()
+    following = next(iter(log.segments.active.headers_from(first.position + first.size)))[1][0]
+    log.segments.active.all_checked()
     disk.trace.clear()
     second = log.read(following, max_bytes=1000, end=120)
     assert second is not None and second.position == first.position + first.size
@@ -58,7 +58,7 @@ def test_the_boundaries_of_old_batches_are_forgotten() -> None:
     log = open_log(SimDisk(), segment_bytes=1 << 24, flush_mode="os")
     for _ in range(BOUNDARIES_MAX + 500):
         append(log, batch())
-    assert len(log.active.boundary_offsets) <= BOUNDARIES_MAX + 10
+    assert len(log.segments.active.boundary_offsets) <= BOUNDARIES_MAX + 10
     for offset in (0, 17, BOUNDARIES_MAX, log.end_offset - 1):
         piece = log.read(offset, max_bytes=1, end=log.end_offset)
         assert piece is not None
@@ -77,7 +77,7 @@ def test_a_segment_without_timestamps_has_an_empty_time_index() -> None:
 
 def test_index_entries_lie_at_least_an_interval_apart() -> None:
     _, log = closed_log()
-    log.active.ensure_indexed()
-    positions = list(log.active.offset_index.positions)
+    log.segments.active.ensure_indexed()
+    positions = list(log.segments.active.offset_index.positions)
     assert len(positions) > 5
     assert all(right - left > 200 for left, right in zip([0, *positions], positions, strict=False))

@@ -11,7 +11,7 @@ def written(count: int) -> tuple[SimDisk, list[int]]:
     log = open_log(disk)
     for sequence in range(count):
         append(log, idempotent(sequence=sequence, value=b"v" * 150))
-    return disk, log.bases
+    return disk, log.segments.bases
 
 
 def test_every_segment_but_the_first_begins_with_a_snapshot() -> None:

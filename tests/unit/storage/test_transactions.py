@@ -56,20 +56,20 @@ def test_a_repeated_batch_is_known_also_when_its_transaction_has_ended() -> None
 
 def test_a_marker_between_question_and_batch_makes_the_answer_worthless() -> None:
     log = open_log(SimDisk())
-    verification = log.begin_verification(7, 0, 0, starts_at_zero=False)
+    verification = log.producer_state.begin_verification(7, 0, 0, starts_at_zero=False)
     assert verification is not None
     end_transaction(log, commit=False)
     with pytest.raises(InvalidTxnState):
         append(log, transactional(sequence=0), transaction_verified=verification)
-    again = log.begin_verification(7, 0, 0, starts_at_zero=False)
+    again = log.producer_state.begin_verification(7, 0, 0, starts_at_zero=False)
     assert again is not None
     assert append(log, transactional(sequence=0), transaction_verified=again).base_offset == 1
-    assert log.begin_verification(7, 0, 1, starts_at_zero=False) is None
+    assert log.producer_state.begin_verification(7, 0, 1, starts_at_zero=False) is None
 
 
 def test_the_marker_of_the_transaction_before_leaves_the_answer_about_the_next_one_good() -> None:
     log = in_transaction()
-    verification = log.begin_verification(7, 1, 0, starts_at_zero=True)
+    verification = log.producer_state.begin_verification(7, 1, 0, starts_at_zero=True)
     assert verification is not None
     end_transaction(log, commit=True, epoch=1, version=2)
     end_transaction(log, commit=True, epoch=1, version=2)  # told twice
@@ -82,7 +82,7 @@ def test_the_marker_of_the_transaction_before_leaves_the_answer_about_the_next_o
 
 def test_its_own_marker_makes_an_answer_of_the_second_version_worthless() -> None:
     log = open_log(SimDisk())
-    verification = log.begin_verification(7, 0, 0, starts_at_zero=True)
+    verification = log.producer_state.begin_verification(7, 0, 0, starts_at_zero=True)
     assert verification is not None
     end_transaction(log, commit=False, epoch=1, version=2)
     with pytest.raises(InvalidTxnState):
@@ -91,8 +91,8 @@ def test_its_own_marker_makes_an_answer_of_the_second_version_worthless() -> Non
 
 def test_a_batch_does_not_overtake_one_that_still_waits_for_the_coordinator() -> None:
     log = open_log(SimDisk())
-    first = log.begin_verification(7, 0, 5, starts_at_zero=False)
-    second = log.begin_verification(7, 0, 6, starts_at_zero=False)
+    first = log.producer_state.begin_verification(7, 0, 5, starts_at_zero=False)
+    second = log.producer_state.begin_verification(7, 0, 6, starts_at_zero=False)
     assert first is second and second is not None
     with pytest.raises(OutOfOrderSequence):
         append(log, transactional(sequence=6), transaction_verified=second)
@@ -102,15 +102,15 @@ def test_a_batch_does_not_overtake_one_that_still_waits_for_the_coordinator() ->
 def test_a_late_batch_that_is_refused_does_not_hold_up_the_next_transaction() -> None:
     log = in_transaction()
     end_transaction(log, commit=True)
-    assert log.begin_verification(7, 0, 0, starts_at_zero=False) is not None
-    verification = log.begin_verification(7, 0, 2, starts_at_zero=False)
+    assert log.producer_state.begin_verification(7, 0, 0, starts_at_zero=False) is not None
+    verification = log.producer_state.begin_verification(7, 0, 2, starts_at_zero=False)
     assert verification is not None
     assert append(log, transactional(sequence=2), transaction_verified=verification).base_offset == 4
 
 
 def test_a_new_producer_of_the_second_version_begins_at_zero() -> None:
     log = open_log(SimDisk())
-    verification = log.begin_verification(7, 0, 4, starts_at_zero=True)
+    verification = log.producer_state.begin_verification(7, 0, 4, starts_at_zero=True)
     assert verification is not None
     with pytest.raises(OutOfOrderSequence):
         append(log, transactional(sequence=4), transaction_verified=verification)
@@ -120,13 +120,13 @@ def test_a_new_producer_of_the_second_version_begins_at_zero() -> None:
 
 def test_questions_that_nobody_waits_for_any_more_are_forgotten() -> None:
     log = open_log(SimDisk())
-    log.begin_verification(7, 0, 0, starts_at_zero=False)
-    log.expire_producers(1, 1)
-    log.begin_verification(7, 0, 0, starts_at_zero=False)
-    log.begin_verification(8, 0, 0, starts_at_zero=False)
-    log.expire_producers(1, 1)
+    log.producer_state.begin_verification(7, 0, 0, starts_at_zero=False)
+    log.producer_state.expire(1, 1)
+    log.producer_state.begin_verification(7, 0, 0, starts_at_zero=False)
+    log.producer_state.begin_verification(8, 0, 0, starts_at_zero=False)
+    log.producer_state.expire(1, 1)
     assert list(log.producer_state.verifications) == [7, 8]
-    log.expire_producers(1, 1)
+    log.producer_state.expire(1, 1)
     assert not log.producer_state.verifications
 
 
@@ -235,9 +235,9 @@ def test_deleted_records_hold_nobody_back() -> None:
 
 def test_a_producer_with_an_open_transaction_does_not_expire() -> None:
     log = in_transaction()
-    assert log.expire_producers(10**15, 1) == 0
+    assert log.producer_state.expire(10**15, 1) == 0
     end_transaction(log, commit=True)
-    assert log.expire_producers(10**15, 1) == 1
+    assert log.producer_state.expire(10**15, 1) == 1
 
 
 # Restarts

@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from penstock.model.errors import OffsetOutOfRange, StorageError
 from penstock.model.job import finish
+from penstock.storage.log_checkpoints import LogCheckpoints
 from penstock_sim.disk import SimDisk
 from tests.unit.storage.support import FOLDER, NOW_MS, append, batch, fill, idempotent, open_log, stored
 
@@ -25,7 +26,7 @@ def test_segments_leave_by_size_oldest_first() -> None:
     fill(log, [3] * 40)
     log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS)
     assert 3000 <= log.size < 3000 + 2000
-    assert log.start_offset == log.bases[0]
+    assert log.start_offset == log.segments.bases[0]
 
 
 def test_a_deleted_segment_that_cannot_be_renamed_is_removed_at_the_next_start(
@@ -44,13 +45,13 @@ def test_a_deleted_segment_that_cannot_be_renamed_is_removed_at_the_next_start(
     monkeypatch.setattr(disk, "rename", fail_once)
     log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS)
     start, left = log.start_offset, [header.base_offset for header in stored(log)]
-    assert start == log.bases[0] == left[0]
+    assert start == log.segments.bases[0] == left[0]
     assert "cannot rename a deleted segment" in caplog.text
     assert disk.exists(first)
     log.close()
     again = open_log(disk, retention_bytes=3000)
     assert again.damage is None
-    assert (again.bases[0], [header.base_offset for header in stored(again)]) == (start, left)
+    assert (again.segments.bases[0], [header.base_offset for header in stored(again)]) == (start, left)
     assert not disk.exists(first)
 
 
@@ -59,7 +60,7 @@ def test_the_active_segment_never_leaves_for_its_size() -> None:
     fill(log, [3] * 40, timestamp=OLD_MS)
     log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS)
     assert len(log.segments) == 1
-    assert log.start_offset == log.bases[0] < log.end_offset
+    assert log.start_offset == log.segments.bases[0] < log.end_offset
 
 
 def test_an_active_segment_of_old_records_is_rolled_and_leaves() -> None:
@@ -67,14 +68,14 @@ def test_an_active_segment_of_old_records_is_rolled_and_leaves() -> None:
     fill(log, [3] * 40, timestamp=OLD_MS)
     log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS)
     assert len(log.segments) == 1
-    assert log.start_offset == log.bases[0] == log.end_offset
+    assert log.start_offset == log.segments.bases[0] == log.end_offset
 
 
 def test_an_active_segment_of_old_records_stays_above_the_high_watermark() -> None:
     log = open_log(SimDisk(), retention_ms=1)
     fill(log, [3] * 40, timestamp=OLD_MS)
     log.delete_old_segments(high_watermark=log.end_offset - 1, now_ms=NOW_MS)
-    assert log.start_offset == log.bases[0] < log.end_offset
+    assert log.start_offset == log.segments.bases[0] < log.end_offset
 
 
 def test_a_segment_without_timestamps_leaves_with_an_old_one_behind_it() -> None:
@@ -82,7 +83,7 @@ def test_a_segment_without_timestamps_leaves_with_an_old_one_behind_it() -> None
     for timestamp in (-1, OLD_MS, -1, NOW_MS):
         append(log, batch(1, timestamp=timestamp, value=b"v" * 60))
         log.roll()
-    third = log.bases[2]
+    third = log.segments.bases[2]
     log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS)
     assert log.start_offset == third
 
@@ -90,15 +91,15 @@ def test_a_segment_without_timestamps_leaves_with_an_old_one_behind_it() -> None
 def test_nothing_at_or_above_the_high_watermark_leaves() -> None:
     log = open_log(SimDisk(), retention_ms=1)
     fill(log, [3] * 40, timestamp=OLD_MS)
-    mark = log.bases[2] + 1
+    mark = log.segments.bases[2] + 1
     log.delete_old_segments(high_watermark=mark, now_ms=NOW_MS)
-    assert log.start_offset == log.bases[0] <= mark
+    assert log.start_offset == log.segments.bases[0] <= mark
 
 
 def test_without_delete_in_the_policy_only_what_is_hidden_leaves() -> None:
     log = open_log(SimDisk(), cleanup_policy=frozenset({"compact"}), retention_ms=1)
     fill(log, [3] * 40, timestamp=OLD_MS)
-    bases = list(log.bases)
+    bases = list(log.segments.bases)
     assert log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS) == 0
     log.advance_start(bases[2] + 1)
     assert log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS) == 2
@@ -116,9 +117,9 @@ def test_files_are_renamed_first_and_removed_after_the_delay() -> None:
     log = open_log(disk, retention_bytes=0, file_delete_delay_ms=1000)
     fill(log, [3] * 20)
     log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS)
-    log.remove_doomed_files(NOW_MS + 999)
+    log.deletes.remove_due(NOW_MS + 999)
     assert f"{0:020d}.log.deleted" in disk.list(FOLDER)
-    log.remove_doomed_files(NOW_MS + 1000)
+    log.deletes.remove_due(NOW_MS + 1000)
     assert not any(name.endswith(".deleted") for name in disk.list(FOLDER))
 
 
@@ -127,9 +128,13 @@ def test_the_start_is_written_down_before_files_go() -> None:
     fill(log, [3] * 20)
     seen: list[tuple[int, bool]] = []
     disk = log.directory.disk
-    log.on_start_advanced = lambda: seen.append((log.start_offset, disk.exists(f"{FOLDER}/{0:020d}.log")))
+    log.use_checkpoints(
+        LogCheckpoints(
+            start_moved=lambda: seen.append((log.start_offset, disk.exists(f"{FOLDER}/{0:020d}.log"))),
+        )
+    )
     log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS)
-    assert seen == [(log.bases[0], True)]
+    assert seen == [(log.segments.bases[0], True)]
 
 
 def test_the_start_never_moves_back_nor_beyond_the_end() -> None:
@@ -179,7 +184,7 @@ def test_the_recovery_point_is_lowered_before_anything_is_cut() -> None:
     log = open_log(SimDisk())
     fill(log, [3] * 20)
     seen: list[tuple[int, int]] = []
-    log.on_truncating = lambda _: seen.append((log.recovery_point, log.size))
+    log.use_checkpoints(LogCheckpoints(truncating=lambda _: seen.append((log.recovery_point, log.size))))
     size = log.size
     log.truncate_to(6)
     assert seen == [(6, size)]
@@ -191,7 +196,7 @@ def test_everything_can_be_dropped_to_begin_anew() -> None:
     for sequence in range(30):
         append(log, idempotent(sequence=sequence, value=b"v" * 60), epoch=2)
     log.truncate_fully_and_start_at(500)
-    assert (log.start_offset, log.end_offset, log.producers(), log.latest_epoch) == (500, 500, [], -1)
+    assert (log.start_offset, log.end_offset, log.producers(), log.epochs.latest) == (500, 500, [], -1)
     assert append(log, batch(), epoch=3).base_offset == 500
     again = open_log(disk)
     assert (again.start_offset, again.end_offset, again.epochs.entries()) == (500, 501, [(3, 500)])
@@ -204,7 +209,7 @@ def test_rot_that_a_cut_comes_upon_is_told_and_quarantined() -> None:
         append(log, idempotent(sequence=sequence))
     log.close()
     log = open_log(disk, clean=True, recovery_point=6, segment_bytes=100_000)
-    path = log.active.path
+    path = log.segments.active.path
     second = len(disk.read_file(path)) // 6
     # The offset delta of the second batch: its header is no header any more. The snapshot at the end goes with the cut.
     disk.flip(path, second + 23, 0xFF)

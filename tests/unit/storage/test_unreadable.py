@@ -57,7 +57,7 @@ def cut(disk: SimDisk, path: str, size: int) -> None:
 
 def test_what_is_read_knows_its_log() -> None:
     _, log, _ = made()
-    assert read(log, 0).owner is log
+    assert read(log, 0).owner is log.reader
 
 
 @pytest.mark.parametrize("segment", [0, -1])
@@ -72,7 +72,7 @@ def test_a_file_that_is_too_short_is_quarantined_from_the_first_batch_that_is_no
     size = len(batch(value=b"v" * 100))
     piece = read(log, damaged.base_offset)
     cut(disk, damaged.path, whole * size + torn)
-    log.read_failed(piece, EIO)
+    log.reader.read_failed(piece, EIO)
     assert log.damaged_from == damaged.base_offset + whole
     assert f"{damaged.path} ends at position {whole * size + torn}" in str(log.damage)
     with pytest.raises(StorageError):
@@ -88,7 +88,7 @@ def test_a_file_that_is_too_short_is_quarantined_from_the_first_batch_that_is_no
 
 def test_an_error_that_passes_costs_nothing_but_a_check() -> None:
     _, log, _ = made()
-    log.read_failed(read(log, 0), EIO)
+    log.reader.read_failed(read(log, 0), EIO)
     assert log.damage is None
     assert log.segments[0].unchecked_end == log.segments[0].size
     assert read(log, 0).size == log.segments[0].size
@@ -98,7 +98,7 @@ def test_an_error_that_passes_costs_nothing_but_a_check() -> None:
 
 def lasting_error() -> tuple[SimDisk, Log, Clock]:
     disk, log, clock = made()
-    log.read_failed(read(log, 0), EIO)
+    log.reader.read_failed(read(log, 0), EIO)
     disk.failing["read"] = errno.EIO
     for now in (0.0, 0.4 * LASTING_S, 0.8 * LASTING_S):
         clock.now = now
@@ -139,7 +139,7 @@ def test_a_quarantine_for_an_error_ends_when_the_disk_recovers() -> None:
 
 def test_a_quarantine_for_damage_does_not_end() -> None:
     disk, log, clock = made()
-    log.read_failed(read(log, 0), EIO)
+    log.reader.read_failed(read(log, 0), EIO)
     disk.flip(log.segments[0].path, 200)
     for now in (0.0, LASTING_S, 10 * LASTING_S):
         clock.now = now
@@ -150,7 +150,7 @@ def test_a_quarantine_for_damage_does_not_end() -> None:
 
 def test_errors_that_lie_far_apart_do_not_add_up() -> None:
     disk, log, clock = made()
-    log.read_failed(read(log, 0), EIO)
+    log.reader.read_failed(read(log, 0), EIO)
     for now in (0.0, 100.0, 200.0):
         clock.now = now
         disk.failing["read"] = errno.EIO
@@ -160,7 +160,7 @@ def test_errors_that_lie_far_apart_do_not_add_up() -> None:
         if now < 200.0:
             clock.now += 5.0
             read(log, 3)
-            log.read_failed(read(log, 0), EIO)
+            log.reader.read_failed(read(log, 0), EIO)
     assert log.damage is None
 
 
@@ -179,7 +179,7 @@ def test_bytes_that_the_log_has_cut_itself_are_no_damage() -> None:
     _, log, _ = made(segment_bytes=1 << 20)
     piece = read(log, 0)
     log.truncate_to(1)
-    log.read_failed(piece, EIO)
+    log.reader.read_failed(piece, EIO)
     assert log.damage is None
     assert log.directory.read_failures == 0
 
@@ -189,18 +189,18 @@ def test_an_error_is_logged_with_file_and_position_and_not_over_and_over(caplog:
     piece = read(log, 0)
     for now in (0.0, 1.0, 2.0):
         clock.now = now
-        log.read_failed(piece, EIO)
+        log.reader.read_failed(piece, EIO)
     lines = [record.getMessage() for record in caplog.records if record.name == "penstock.storage.unreadable"]
     assert len(lines) == 1
     assert f"{piece.size} bytes at position 0 of {log.segments[0].path}" in lines[0]
     clock.now = 20.0
-    log.read_failed(piece, EIO)
+    log.reader.read_failed(piece, EIO)
     assert len([record for record in caplog.records if record.name == "penstock.storage.unreadable"]) == 2
 
 
 def test_an_error_elsewhere_does_not_hide_one_that_lasts() -> None:
     disk, log, clock = made()
-    log.read_failed(read(log, 0), EIO)
+    log.reader.read_failed(read(log, 0), EIO)
     disk.failing["read"] = errno.EIO
     for now in (0.0, 0.5 * LASTING_S, LASTING_S):
         clock.now = now

@@ -90,11 +90,7 @@ def test_an_unreadable_log_is_damaged_where_it_cannot_be_read_and_nothing_of_it_
 
 
 def stored_before(log: Log, offset: int) -> list[BatchHeader]:
-    end, log.end_offset = log.end_offset, offset
-    try:
-        return stored(log)
-    finally:
-        log.end_offset = end
+    return stored(log, below=offset)
 
 
 def test_a_log_that_can_be_read_again_is_whole() -> None:
@@ -106,7 +102,7 @@ def test_a_log_that_can_be_read_again_is_whole() -> None:
     assert opened_as_damaged(store).damaged_from == 30
     disk.read_well()
     log = store.open(PLACE, FIRST_ID, SETTINGS)
-    assert (log.damage, log.end_offset, log.is_provisional) == (None, 36, False)
+    assert (log.damage, log.end_offset, log.quarantine.is_provisional) == (None, 36, False)
     assert store.open(PLACE, FIRST_ID, SETTINGS) is log
     append(log, batch())
 

@@ -85,7 +85,7 @@ class ReplicaFetch(Parked):
                 feed.ready[fed] = None
                 continue
             partition.follower_fetched(progress, offset, requested.log_start_offset, feed.broker_epoch)
-            if offset < partition.log.end_offset:
+            if offset < partition.log.offsets.end:
                 feed.ready[fed] = None
             else:
                 feed.ready.pop(fed, None)
@@ -106,7 +106,7 @@ class ReplicaFetch(Parked):
         for fed in feed.ready:
             answer = self._read(fed, room, at_least_one=size == 0)
             if answer is None:
-                if fed.partition is None or fed.asked.offset >= fed.partition.log.end_offset:
+                if fed.partition is None or fed.asked.offset >= fed.partition.log.offsets.end:
                     quiet.append(fed)
                 continue
             answers.append(answer)
@@ -142,7 +142,7 @@ class ReplicaFetch(Parked):
             partition = fed.partition
             if partition is None or partition.lead is None or fed in answered:
                 continue
-            start, mark = partition.log.start_offset, partition.high_watermark
+            start, mark = partition.log.offsets.start, partition.marks.high_watermark
             if mark != fed.sent_mark or start != fed.sent_start:
                 requested = fed.asked
                 answers.append(
@@ -199,9 +199,8 @@ class ReplicaFetch(Parked):
         if requested.last_fetched_epoch >= 0:
             diverging = partition.diverging_epoch(requested.offset, requested.last_fetched_epoch)
             if diverging is not None:
-                answer = PartitionAnswer(
-                    requested.topic, requested.index, 0, partition.high_watermark, -1, held.start_offset
-                )
+                mark, start = partition.marks.high_watermark, held.offsets.start
+                answer = PartitionAnswer(requested.topic, requested.index, 0, mark, -1, start)
                 answer.diverging = diverging
                 return answer
         throttle = self._handler.replicas.leader_throttle
@@ -210,7 +209,7 @@ class ReplicaFetch(Parked):
         if not held_back:
             if requested.offset == progress.sent_offset:
                 # These records were sent before and not appended: perhaps they fail their checksum.
-                held.distrust(requested.offset)
+                held.reader.distrust(requested.offset)
                 progress.sent_offset = -1
             records = partition.read_for_replica(
                 requested.offset, max_bytes=min(requested.max_bytes, room), at_least_one=at_least_one
@@ -223,9 +222,9 @@ class ReplicaFetch(Parked):
             requested.topic,
             requested.index,
             0,
-            partition.high_watermark,
-            partition.last_stable_offset,
-            held.start_offset,
+            partition.marks.high_watermark,
+            partition.marks.last_stable_offset,
+            held.offsets.start,
             records,
         )
         if throttle.watches(partition, node_id, is_member=lead.is_member(node_id)):

@@ -28,7 +28,7 @@ from penstock.model.errors import (
 from penstock.model.ids import PartitionIndex, TopicPartition
 from penstock.ports.network import Connection, KeptFrame, copied
 from penstock.replication.partition import Partition
-from penstock.storage.verification import Verification
+from penstock.storage.verification_guard import VerificationGuard
 from penstock.transactions.client_codes import Write, for_produce, of_produce
 from penstock.transactions.commands import AddPartitions, VerifyPartitions
 from penstock.transactions.errors import ConcurrentTransactions, InvalidProducerIdMapping
@@ -53,7 +53,7 @@ class RefusedWrite(NamedTuple):
     error_message: str | None
 
 
-Verdicts = Mapping[Partition, Verification | RefusedWrite | bool]
+Verdicts = Mapping[Partition, VerificationGuard | RefusedWrite | bool]
 """The results for the partitions that were verified."""
 
 Apply = Callable[[ProduceRequest, Header, Verdicts, str], Parts | Parked]
@@ -66,7 +66,7 @@ class _Unverified(NamedTuple):
 
     producer_id: int
     epoch: int
-    partitions: dict[Partition, Verification]
+    partitions: dict[Partition, VerificationGuard]
     topic_partitions: tuple[TopicPartition, ...]
 
 
@@ -119,7 +119,7 @@ class Verifier:
         replicas = self._context.replicas
         hosted = replicas.by_id if header.version >= TOPIC_ID_FROM else replicas.by_name
         producers: set[tuple[int, int]] = set()
-        partitions: dict[Partition, Verification] = {}
+        partitions: dict[Partition, VerificationGuard] = {}
         topic_partitions: list[TopicPartition] = []
         for key, batches in request.topics:
             topic = hosted.get(key)
@@ -133,7 +133,8 @@ class Verifier:
                 if producer_id < 0 or not records[ATTRIBUTES_AT + 1] & TRANSACTIONAL:
                     continue
                 producers.add((producer_id, epoch))
-                verification = partition.log.begin_verification(producer_id, epoch, sequence, starts_at_zero=write.adds)
+                known = partition.log.producer_state
+                verification = known.begin_verification(producer_id, epoch, sequence, starts_at_zero=write.adds)
                 if verification is not None:
                     partitions[partition] = verification
                     topic_partitions.append(TopicPartition(topic.name, PartitionIndex(index)))

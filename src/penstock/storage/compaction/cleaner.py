@@ -158,12 +158,13 @@ class Cleaner:
             self._best = _Candidate(log, found)
 
     def _plan_for(self, log: Log, now_ms: int) -> plan.Plan | None:
+        bases = log.segments.bases
         dirty_from = plan.first_dirty(
-            log.clean_offset, log_start=log.start_offset, first_base=log.bases[0], active_base=log.bases[-1]
+            log.compaction.clean_offset, log_start=log.start_offset, first_base=bases[0], active_base=bases[-1]
         )
         # Closed segments whose files are still being synced wait for the next look.
         stable_end = min(self._last_stable_offset(log.topic_partition), log.recovery_point)
-        if dirty_from >= min(stable_end, log.bases[-1]):
+        if dirty_from >= min(stable_end, bases[-1]):
             return None
         return plan.decide(
             _closed_segments(log, dirty_from),
@@ -185,7 +186,7 @@ class Cleaner:
             return
         self._log = log
         self._segments = log.segments[: found.segment_count]
-        log.is_compacting = True
+        log.compaction.begin()
         self._worker.start(task, self._hear)
 
     def _task(self, log: Log, found: plan.Plan) -> Task:
@@ -261,7 +262,7 @@ class Cleaner:
 
     def _finished(self, log: Log, news: Finished) -> None:
         self._deaths.pop(log.topic_partition, None)
-        log.clean_offset = news.clean_end
+        log.compaction.cleaned(news.clean_end)
         self._store.clean_offsets.moved()
         logger.info(
             "%s: compacted up to offset %d, %d records dropped, %d bytes read, %d written",
@@ -293,7 +294,7 @@ class Cleaner:
 
     def _leave(self) -> None:
         if self._log is not None:
-            self._log.is_compacting = False
+            self._log.compaction.end()
         self._log, self._segments = None, []
 
     def _backoff_s(self) -> float:
@@ -305,7 +306,7 @@ def _closed_segments(log: Log, dirty_from: int) -> list[plan.ClosedSegment]:
     lags = log.settings.min_compaction_lag_ms > 0
     overdue = log.settings.max_compaction_lag_ms < plan.NEVER_OVERDUE
     closed: list[plan.ClosedSegment] = []
-    for segment, end in zip(log.segments[:-1], log.bases[1:], strict=True):
+    for segment, end in zip(log.segments[:-1], log.segments.bases[1:], strict=True):
         first = latest = plan.NO_TIME
         if end > dirty_from and segment.size:
             if lags:
@@ -319,7 +320,7 @@ def _closed_segments(log: Log, dirty_from: int) -> list[plan.ClosedSegment]:
 
 def _roll_if_overdue(log: Log, now_ms: int) -> None:
     """Close an active segment that has waited for too long, though nothing comes that would roll it."""
-    if log.settings.max_compaction_lag_ms < plan.NEVER_OVERDUE and log.active.size:
-        first = log.active.header_at(0)[8]
+    if log.settings.max_compaction_lag_ms < plan.NEVER_OVERDUE and log.segments.active.size:
+        first = log.segments.active.header_at(0)[8]
         if first > 0 and now_ms - first > log.settings.max_compaction_lag_ms:
             log.roll()

@@ -21,7 +21,7 @@ from penstock.storage.segment_list import REWRITTEN, SegmentList
 from penstock.storage.trim import DELETED_SUFFIX
 
 if TYPE_CHECKING:
-    from penstock.storage.rolling import RollingLog
+    from penstock.storage.log import Log
 
 _LOG_SWAP = ".log" + SWAP_SUFFIX
 _INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
@@ -36,7 +36,7 @@ class Swap:
 
     def __init__(
         self,
-        log: RollingLog,
+        log: Log,
         old: Sequence[Segment],
         group: CleanedGroup,
         now_ms: int,
@@ -49,7 +49,7 @@ class Swap:
         self._awaited: File | None = None
 
     def begin(self) -> None:
-        self._log.swap = self
+        self._log.compaction.begin_swap(self)
         self._go_on(None)
 
     def finish_now(self) -> None:
@@ -104,11 +104,12 @@ class Swap:
             self._end(refusal)
 
     def _end(self, outcome: Segment | OSError) -> None:
-        self._steps = self._log.swap = None
+        self._steps = None
+        self._log.compaction.end_swap()
         self._done(outcome)
 
 
-def _swap(log: RollingLog, old: Sequence[Segment], group: CleanedGroup, now_ms: int) -> Steps:
+def _swap(log: Log, old: Sequence[Segment], group: CleanedGroup, now_ms: int) -> Steps:
     new = Segment(
         log.directory,
         log.folder,
@@ -119,8 +120,7 @@ def _swap(log: RollingLog, old: Sequence[Segment], group: CleanedGroup, now_ms: 
         created_ms=old[0].created_ms,
     )
     new.txn_index.expected = group.txn_entries
-    slot = log.bases.index(old[-1].base_offset) + 1
-    end_offset = log.bases[slot] if slot < len(log.bases) else log.end_offset
+    end_offset = log.segments.end_of(log.segments.slot_of(old[-1].base_offset), log.end_offset)
     _commit(log, new)
     yield None
     retired: list[Segment] = []
@@ -138,9 +138,9 @@ def _swap(log: RollingLog, old: Sequence[Segment], group: CleanedGroup, now_ms: 
     log.replace_segments(old, new)
     with suppress(OSError):
         log.listed.closed(new.base_offset, end_offset, new.size)
-    doomed = tuple(path for segment in retired for path in segment.paths())
-    log.doomed.append((now_ms + log.settings.file_delete_delay_ms, doomed))
-    log.swap = None
+    replaced = [path for segment in retired for path in segment.paths()]
+    log.deletes.add(replaced, due_ms=now_ms + log.settings.file_delete_delay_ms)
+    log.compaction.end_swap()
     aborted.save_checkpoint(log, closing=False)
     return new
 
@@ -152,7 +152,7 @@ def discard(disk: Disk, folder: str, base_offset: int) -> None:
             disk.remove(f"{folder}/{file_name(base_offset, suffix)}{CLEANED_SUFFIX}")
 
 
-def _commit(log: RollingLog, new: Segment) -> None:
+def _commit(log: Log, new: Segment) -> None:
     """Make the new segment count from the next start on."""
     disk = log.directory.disk
     path, *indexes = new.paths()
@@ -194,7 +194,7 @@ def _take_name(disk: Disk, path: str) -> None:
         disk.remove(path)
 
 
-def _take_back(log: RollingLog, new: Segment, retired: Sequence[Segment], error: OSError) -> None:
+def _take_back(log: Log, new: Segment, retired: Sequence[Segment], error: OSError) -> None:
     """Undo a swap. The old names are durable before the commit goes; a folder that refuses that is offline."""
     disk = log.directory.disk
     if log.directory.failure is not None:

@@ -1,5 +1,6 @@
 """Produce requests that take long: appended in order, in slices, and only for connected clients."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -42,7 +43,7 @@ class OpenedLog:
 
 
 class OpenedPartition:
-    high_watermark = 0
+    marks = SimpleNamespace(high_watermark=0)
 
     def __init__(self, world: "SlicedWrites", index: int) -> None:
         self.world = world

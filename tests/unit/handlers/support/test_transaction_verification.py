@@ -1,6 +1,7 @@
 """Transactional writes wait for their coordinator, and no later batch overtakes them."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +15,7 @@ from penstock.metadata.records import BrokerEndpoint, PartitionRecord, RegisterB
 from penstock.model.errors import NotLeaderOrFollower, Refusal
 from penstock.model.ids import TopicName
 from penstock.server.session import ClientSession
-from penstock.storage.verification import Verification
+from penstock.storage.verification_guard import VerificationGuard
 from penstock.transactions.commands import AddPartitions, VerifyPartitions
 from penstock.wire import codec
 from penstock.wire.api import ApiKey
@@ -50,16 +51,17 @@ class OpenLog:
     start_offset = 0
 
     def __init__(self) -> None:
+        self.producer_state = self
         self.is_open = False
         self.verified: list[tuple[Any, ...]] = []
 
-    def begin_verification(self, *producer: int, starts_at_zero: bool) -> Verification | None:
+    def begin_verification(self, *producer: int, starts_at_zero: bool) -> VerificationGuard | None:
         self.verified.append((*producer, starts_at_zero))
-        return None if self.is_open else Verification(producer[1], producer[2], starts_at_zero=starts_at_zero)
+        return None if self.is_open else VerificationGuard(producer[1], producer[2], starts_at_zero=starts_at_zero)
 
 
 class WrittenPartition:
-    high_watermark = 1_000
+    marks = SimpleNamespace(high_watermark=1_000)
     is_leader = True
 
     def __init__(self) -> None:
@@ -180,7 +182,7 @@ async def test_the_first_write_waits_until_its_partition_is_added(world: Produce
     world.coordinator.futures[0].set_result(0)
     await settle()
     (written,) = world.topic.partitions[0].written
-    assert written[0].endswith(b"x\x00") and isinstance(written[1], Verification)
+    assert written[0].endswith(b"x\x00") and isinstance(written[1], VerificationGuard)
     assert calls == ["applied", "ready"]
     assert code_of(parked) == 0
 

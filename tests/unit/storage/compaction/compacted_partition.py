@@ -7,6 +7,7 @@ from penstock.config.settings import TopicSettings, default_topic_settings
 from penstock.model.ids import PartitionIndex, TopicId, TopicName, TopicPartition
 from penstock.storage.compaction.cleaner import Cleaner
 from penstock.storage.log import Log
+from penstock.storage.marker_append import append_marker
 from penstock.storage.store import LogStore
 from penstock.wire.batch import BatchHeader, iter_batches
 from penstock.wire.records import Record, decode_batch, encode_batch
@@ -80,7 +81,8 @@ class CompactedPartition:
         )
 
     def end_transaction(self, producer_id: int, *, commit: bool, epoch: int = 0) -> int:
-        return self.log.append_marker(
+        return append_marker(
+            self.log,
             producer_id=producer_id,
             producer_epoch=epoch,
             commit=commit,

@@ -32,13 +32,13 @@ def test_a_log_waits_until_enough_of_it_is_dirty() -> None:
     for number in range(30):
         world.put((f"k{number}", "x" * 100))
     world.compact()
-    assert world.log.clean_offset == 30
+    assert world.log.compaction.clean_offset == 30
     fill(world, 10)
     world.compact()
-    assert world.log.clean_offset == 30
+    assert world.log.compaction.clean_offset == 30
     fill(world, 40)
     world.compact()
-    assert world.log.clean_offset > 30
+    assert world.log.compaction.clean_offset > 30
 
 
 def test_the_active_segment_is_left_alone() -> None:
@@ -70,7 +70,7 @@ def test_the_greatest_lag_closes_an_idle_segment_and_overrides_the_ratio() -> No
 
 def test_a_compacted_topic_rolls_by_the_greatest_lag() -> None:
     world = CompactedPartition(max_compaction_lag_ms=5000)
-    assert world.log.roll_ms == 5000
+    assert world.log.writer.roll_ms == 5000
 
 
 def test_both_policies_together_do_both() -> None:
@@ -92,9 +92,9 @@ def test_retention_keeps_its_hands_off_a_log_that_is_being_compacted() -> None:
     world = CompactedPartition(cleanup_policy=frozenset({"compact", "delete"}), retention_ms=1)
     fill(world)
     world.clock.now_ms += 1000
-    world.log.is_compacting = True
+    world.log.compaction.begin()
     assert world.log.delete_old_segments(high_watermark=30, now_ms=world.clock.now_ms) == 0
-    world.log.is_compacting = False
+    world.log.compaction.end()
     assert world.log.delete_old_segments(high_watermark=30, now_ms=world.clock.now_ms) > 0
 
 
@@ -109,14 +109,14 @@ def test_the_dirtiest_log_comes_first() -> None:
     fill(world, 15)
     first, world.log = world.log, other
     fill(world)
-    clean = first.clean_offset
+    clean = first.compaction.clean_offset
     cleaner = cleaner_for(world.store, world.disk, world.clock)
     other.roll()
     cleaner.look()
-    assert other.clean_offset == 30
-    assert first.clean_offset == clean
+    assert other.compaction.clean_offset == 30
+    assert first.compaction.clean_offset == clean
     cleaner.look()
-    assert first.clean_offset > clean
+    assert first.compaction.clean_offset > clean
 
 
 def test_how_far_it_came_survives_a_restart() -> None:
@@ -127,7 +127,7 @@ def test_how_far_it_came_survives_a_restart() -> None:
     assert lines[0] == "0"
     assert "table 0 30" in lines
     world.restart()
-    assert world.log.clean_offset == 30
+    assert world.log.compaction.clean_offset == 30
     calls = world.disk.calls
     world.compact(roll=False)
     assert not [call for call in world.disk.trace[calls:] if call[1].endswith(".cleaned")]
@@ -138,7 +138,7 @@ def test_a_log_cut_below_the_clean_part_is_dirty_from_there_on() -> None:
     fill(world)
     world.compact()
     world.log.truncate_to(12)
-    assert world.log.clean_offset == 12
+    assert world.log.compaction.clean_offset == 12
     fill(world)
     table = world.table()
     world.compact()
@@ -207,7 +207,7 @@ def test_a_damaged_log_is_left_alone_and_others_go_on(caplog: pytest.LogCaptureF
     assert list(cleaner.uncleanable) == [PLACE]
     assert "checksum" in cleaner.uncleanable[PLACE]
     assert "table-0 is not compacted any more" in caplog.text
-    assert other.clean_offset == 30
+    assert other.compaction.clean_offset == 30
 
 
 def test_records_that_cannot_be_told_apart_make_a_log_uncleanable() -> None:
@@ -218,7 +218,7 @@ def test_records_that_cannot_be_told_apart_make_a_log_uncleanable() -> None:
     sealed[HEADER_SIZE + 4] = 0x7E
     patch_crc(sealed)
     world.log.append(memoryview(sealed), leader_epoch=0, now_ms=NOW_MS)
-    world.log.settings = compacted()
+    world.log.apply_settings(compacted())
     cleaner = world.compact()
     assert "malformed" in cleaner.uncleanable[PLACE]
     assert len(world.batches()) == 31
@@ -244,7 +244,7 @@ def test_only_trouble_that_does_not_pass_makes_a_log_uncleanable(number: int, gi
     for expected in given_up:
         cleaner.look()
         assert bool(cleaner.uncleanable) is expected
-        assert not world.log.is_compacting
+        assert not world.log.compaction.is_running
 
 
 def test_a_log_over_which_the_worker_dies_waits_for_longer_each_time() -> None:
@@ -268,7 +268,7 @@ def test_a_cleaner_that_is_switched_off_does_nothing() -> None:
     world = CompactedPartition()
     fill(world)
     world.compact(log_cleaner_enable="false")
-    assert world.log.clean_offset == 0
+    assert world.log.compaction.clean_offset == 0
 
 
 def test_nothing_is_compacted_above_the_high_watermark() -> None:
@@ -280,4 +280,4 @@ def test_nothing_is_compacted_above_the_high_watermark() -> None:
         before = {record for record in world.records() if record.offset >= mark}
         world.compact(stable=lambda place, mark=mark, world=world: min(mark, stable_end(world.store, place)))
         assert before <= set(world.records())
-        assert world.log.clean_offset <= mark
+        assert world.log.compaction.clean_offset <= mark

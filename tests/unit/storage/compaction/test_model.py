@@ -73,8 +73,8 @@ class Cluster:
             assert replica.log.damage is None
             assert replica.log.end_offset == self.leader.log.end_offset
             assert replica.table(stable) == expected
-        clean = self.leader.log.clean_offset
-        if all(each.log.clean_offset == clean for each in self.replicas):
+        clean = self.leader.log.compaction.clean_offset
+        if all(each.log.compaction.clean_offset == clean for each in self.replicas):
             first, second = (each.table(clean) for each in self.replicas)
             assert first == second
 
@@ -162,7 +162,7 @@ class Cluster:
     def _wait(self, which: int, written: Pairs) -> None:
         for replica in self.replicas:
             replica.clock.now_ms += 10_001 if which else 500
-            replica.log.remove_doomed_files(replica.clock.now_ms)
+            replica.log.deletes.remove_due(replica.clock.now_ms)
 
     def _lead_anew(self, which: int, written: Pairs) -> None:
         self.leader.epoch += 1
@@ -171,7 +171,7 @@ class Cluster:
         """Clients that stay away for too long come back under another id."""
         if not self.open:
             for replica in self.replicas:
-                replica.log.expire_producers(replica.clock.now_ms + 10, 1)
+                replica.log.producer_state.expire(replica.clock.now_ms + 10, 1)
             self.generation += 1
 
 

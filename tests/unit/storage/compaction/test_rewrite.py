@@ -21,7 +21,7 @@ def test_each_key_keeps_its_last_value_at_its_offset() -> None:
     assert len(after) == 5
     assert set(after) <= set(before)
     assert [record.offset for record in after] == [25, 26, 27, 28, 29]
-    assert world.log.clean_offset == 30
+    assert world.log.compaction.clean_offset == 30
     assert world.log.end_offset == 30
 
 
@@ -46,7 +46,7 @@ def test_segments_become_fewer_and_follow_each_other_without_gaps() -> None:
     world.compact()
     assert len(world.log.segments) < count / 2
     ends = [segment.end_offset() for segment in world.log.segments]
-    assert ends[:-1] == world.log.bases[1:]
+    assert ends[:-1] == world.log.segments.bases[1:]
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
@@ -102,7 +102,7 @@ def test_nothing_at_or_behind_the_last_stable_offset_is_touched() -> None:
     world.put_in_transaction(9, 0, ("k0", "undecided"))
     fill(world, 20)
     world.compact()
-    assert world.log.clean_offset <= 20
+    assert world.log.compaction.clean_offset <= 20
     assert {record.value for record in world.records()} >= {b"undecided"}
     assert len([record for record in world.records() if record.offset > 20]) == 20
 
@@ -122,7 +122,7 @@ def test_aborted_data_goes_and_its_marker_follows_when_its_time_has_come() -> No
     for _ in range(3):
         # The producer has written since: nobody needs its earlier batches or markers.
         world.clock.now_ms += 10_001
-        world.log.expire_producers(world.clock.now_ms, 1)
+        world.log.producer_state.expire(world.clock.now_ms, 1)
         fill(world, 10, keys=2)
         world.compact()
     assert not [header for header, _ in world.batches() if header.is_control]
@@ -176,11 +176,11 @@ def test_a_map_that_is_full_ends_the_pass_early_and_the_next_goes_on() -> None:
         world.put((f"k{number % 20}", f"{number}" * 30))
     table = world.table()
     cleaner = world.compact(passes=1, log_cleaner_dedupe_buffer_size=192 * 8, log_cleaner_io_buffer_load_factor=1.0)
-    assert 0 < world.log.clean_offset < 60
+    assert 0 < world.log.compaction.clean_offset < 60
     assert world.table() == table
     for _ in range(20):
         cleaner.look()
-    assert world.log.clean_offset == 60
+    assert world.log.compaction.clean_offset == 60
     assert world.table() == table
     assert len(world.records()) < 60
 
@@ -205,7 +205,7 @@ def test_a_segment_whose_last_batch_went_still_says_where_it_ends() -> None:
     table = world.table()
     world.compact()
     assert len(world.log.segments) > 3
-    assert [segment.end_offset() for segment in world.log.segments[:-1]] == world.log.bases[1:]
+    assert [segment.end_offset() for segment in world.log.segments[:-1]] == world.log.segments.bases[1:]
     assert [header for header, _ in world.batches() if not header.record_count]
     # Without any checkpoint a gap could not be told from a loss.
     world.disk.remove("/data/recovery-point-offset-checkpoint")

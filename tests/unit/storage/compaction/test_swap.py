@@ -27,13 +27,13 @@ class Swapping(CompactedPartition):
             self.put_number(number)
         self.log.roll()
         self.before = self.table()
-        self.bases = list(self.log.bases)
+        self.bases = list(self.log.segments.bases)
         self.disk.syncs_at_once = False
         self.cleaner: Cleaner = cleaner_for(self.store, self.disk, self.clock)
         self.cleaner.look()
         for _ in range(gap - 1):
             assert self.disk.finish_sync()
-        assert self.log.swap is not None
+        assert self.log.compaction.swap is not None
 
     def put_number(self, number: int) -> None:
         if number % 7 == 3:
@@ -67,7 +67,7 @@ def test_the_loop_waits_for_no_sync(world: Swapping) -> None:
     before = len(world.disk.trace)
     world.finish()
     assert not world.cleaner.is_busy
-    assert world.log.clean_offset > 0
+    assert world.log.compaction.clean_offset > 0
     assert world.table() == world.before
     assert [call for call in world.disk.trace[before:] if call[0] == "sync_folder"] == []
 
@@ -156,7 +156,7 @@ def test_a_node_that_stops_meanwhile_leaves_the_rest_to_the_next_start(
     world.open()
     assert world.log.damage is None
     assert world.table() == world.before
-    assert len(world.log.bases) < len(world.bases)
+    assert len(world.log.segments.bases) < len(world.bases)
     assert not [name for name in world.names() if name.endswith((".swap", ".cleaned", ".deleted"))]
 
 
@@ -164,7 +164,7 @@ def test_a_failed_sync_takes_the_folder_offline_and_leaves_the_log_readable(worl
     world.disk.finish_sync(OSError(errno.EIO, "broken"))
     assert world.store.failure is not None
     assert not world.cleaner.is_busy
-    assert len(world.log.bases) == len(world.bases)
+    assert len(world.log.segments.bases) == len(world.bases)
     assert world.log.read(0, max_bytes=100, end=world.log.end_offset) is not None
 
 
@@ -188,5 +188,5 @@ def test_a_refused_name_takes_the_swap_back() -> None:
     assert world.store.failure is None
     assert not world.cleaner.is_busy
     assert world.table() == world.before
-    assert world.log.bases == world.bases
+    assert world.log.segments.bases == world.bases
     assert not [name for name in world.names() if name.endswith((".swap", ".cleaned", ".deleted"))]

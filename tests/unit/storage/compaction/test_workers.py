@@ -136,7 +136,7 @@ def test_the_loop_compacts_in_slices_where_there_are_no_children() -> None:
     cleaner = cleaner_for(world.store, world.disk, clock, worker=InlineWorker(world.disk, clock))
     cleaner.start()
     slices = 0
-    while world.log.clean_offset < 30:
+    while world.log.compaction.clean_offset < 30:
         clock.step()
         slices += 1
     assert slices > 2
@@ -152,6 +152,6 @@ def test_a_pass_that_is_stopped_leaves_no_files_behind() -> None:
     cleaner.start()
     clock.step()
     cleaner.stop()
-    assert not world.log.is_compacting
+    assert not world.log.compaction.is_running
     assert not [name for name in world.names() if name.endswith(".cleaned")]
     assert len(world.records()) == 30

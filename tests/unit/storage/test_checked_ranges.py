@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.model.errors import StorageError
-from penstock.storage import verified
+from penstock.storage import checked_ranges
+from penstock.storage.checked_ranges import CheckedRanges
 from penstock.storage.log import Log
-from penstock.storage.verified import Verified
 from penstock.wire.batch import HEADER_SIZE, LAST_OFFSET_DELTA_AT, LEADER_EPOCH_AT, BatchHeader, iter_batches
 from penstock_sim.disk import SimDisk
 from tests.unit.storage.support import FOLDER, append, batch, fill, open_log
@@ -84,7 +84,7 @@ def test_what_this_process_wrote_or_scanned_needs_no_second_look() -> None:
 
 def test_a_first_read_stays_short_enough_for_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     disk, end = closed([2] * 10)
-    monkeypatch.setattr(verified, "CHECKED_AT_ONCE", 500)
+    monkeypatch.setattr(checked_ranges, "CHECKED_AT_ONCE", 500)
     log = open_log(disk, clean=True, recovery_point=end)
     first = log.read(0, max_bytes=100_000, end=end)
     assert first is not None and 500 <= first.size < 800
@@ -119,26 +119,26 @@ def test_a_segment_that_was_cut_is_checked_anew_from_what_is_left() -> None:
     log.read(0, max_bytes=1, end=end)
     log.truncate_to(6)
     append(log, batch(), epoch=1)
-    assert log.active.unchecked_end > 0
+    assert log.segments.active.unchecked_end > 0
     assert len(served(log, max_bytes=1000)[0]) == 4
-    assert log.active.unchecked_end == 0
+    assert log.segments.active.unchecked_end == 0
 
 
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size=40))
-def test_stretches_are_joined_where_they_meet(parts: list[tuple[int, int]]) -> None:
-    stretches, expected = Verified(), set[int]()
+def test_ranges_are_joined_where_they_meet(parts: list[tuple[int, int]]) -> None:
+    ranges, expected = CheckedRanges(), set[int]()
     for start, size in parts:
-        stretches.add(start, start + size, start + size)
+        ranges.add(start, start + size, start + size)
         expected |= set(range(start, start + size))
-    found = [set(range(*pair)) for pair in zip(stretches.starts, stretches.ends, strict=True)]
+    found = [set(range(*pair)) for pair in zip(ranges.starts, ranges.ends, strict=True)]
     assert set().union(*found) == expected and sum(map(len, found)) == len(expected)
-    assert all(end < start for end, start in zip(stretches.ends, stretches.starts[1:], strict=False))
-    assert stretches.offsets == stretches.ends
+    assert all(end < start for end, start in zip(ranges.ends, ranges.starts[1:], strict=False))
+    assert ranges.offsets == ranges.ends
 
 
-def test_too_many_stretches_are_forgotten_rather_than_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verified, "STRETCHES_MAX", 3)
-    stretches = Verified()
+def test_too_many_ranges_are_forgotten_rather_than_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checked_ranges, "RANGES_MAX", 3)
+    ranges = CheckedRanges()
     for start in range(0, 60, 10):
-        stretches.add(start, start + 1, start)
-    assert len(stretches.starts) <= 3 and stretches.stretch_at(50) == (51, 50)
+        ranges.add(start, start + 1, start)
+    assert len(ranges.starts) <= 3 and ranges.range_at(50) == (51, 50)

@@ -9,7 +9,7 @@ version 2. Refuses: OutOfOrderSequence.
 from penstock.model.errors import OutOfOrderSequence
 
 
-class Verification:
+class VerificationGuard:
     """What is known of one producer whose transaction is not open in the partition yet."""
 
     __slots__ = ("epoch", "is_old", "lowest_sequence", "starts_at_zero")

@@ -1,7 +1,7 @@
 """Holding bytes against their checksums before they are first served.
 
 What this process appended or scanned is good, until a reader says otherwise. What an earlier one left is checked at its
-first read, in stretches of whole batches, and each stretch is remembered, so that every
+first read, in ranges of whole batches, and each range is remembered, so that every
 later read costs one comparison. Calls go to scan.py. Raises BadBatch.
 """
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
 # A read of bytes that were never checked returns no more than this: the event loop waits for the check.
 CHECKED_AT_ONCE: Final = 4 * 1024 * 1024
-# Stretches that random reads leave behind. More are not remembered one by one: they are checked again.
-STRETCHES_MAX: Final = 4096
+# Ranges that random reads leave behind. More are not remembered one by one: they are checked again.
+RANGES_MAX: Final = 4096
 
 
-class Verified:
-    """The stretches of one segment that were checked, lowest first; they neither touch nor overlap."""
+class CheckedRanges:
+    """The ranges of one segment that were checked, lowest first; they neither touch nor overlap."""
 
     __slots__ = ("ends", "offsets", "starts")
 
     def __init__(self) -> None:
         self.starts: list[int] = []
         self.ends: list[int] = []
-        # The offset behind each stretch: what follows it may not begin lower.
+        # The offset behind each range: what follows it may not begin lower.
         self.offsets: list[int] = []
 
-    def stretch_at(self, position: int) -> tuple[int, int] | None:
-        """Return where the stretch that holds a position or ends there ends, and the offset behind it."""
+    def range_at(self, position: int) -> tuple[int, int] | None:
+        """Return where the range that holds a position or ends there ends, and the offset behind it."""
         slot = bisect_right(self.starts, position) - 1
         return (self.ends[slot], self.offsets[slot]) if slot >= 0 and self.ends[slot] >= position else None
 
@@ -44,7 +44,7 @@ class Verified:
         return len(self.starts) == 1 and self.starts[0] == 0 and self.ends[0] >= end
 
     def add(self, start: int, end: int, next_offset: int) -> None:
-        """Note a stretch, joined with those that it meets."""
+        """Note a range, joined with those that it meets."""
         if start >= end:
             return
         first = bisect_right(self.starts, start)
@@ -54,7 +54,7 @@ class Verified:
         last = bisect_right(self.starts, end)
         if last > first and self.ends[last - 1] > end:
             end, next_offset = self.ends[last - 1], self.offsets[last - 1]
-        if len(self.starts) - (last - first) >= STRETCHES_MAX:
+        if len(self.starts) - (last - first) >= RANGES_MAX:
             first, last = 0, len(self.starts)
         self.starts[first:last] = [start]
         self.ends[first:last] = [end]
@@ -68,13 +68,13 @@ def servable(segment: Segment, offset: int, position: int, size: int, *, below: 
     offset that no batch of the segment reaches. Damage behind the first batch only ends the
     answer: whoever comes back for more meets it as the first.
     """
-    verified = segment.verified
-    assert verified is not None, "asked only while there are unchecked bytes"
+    checked = segment.checked
+    assert checked is not None, "asked only while there are unchecked bytes"
     if not size:
         # A batch that seems to reach too far is left out of the answer: by its own word, so far.
         next(_checked(segment, position, position + 1, offset=segment.base_offset, below=below))
         return 0
-    begin, next_offset = verified.stretch_at(position) or (position, segment.base_offset)
+    begin, next_offset = checked.range_at(position) or (position, segment.base_offset)
     end = position + size
     stop, trouble = begin, None
     if begin < end:
@@ -87,8 +87,8 @@ def servable(segment: Segment, offset: int, position: int, size: int, *, below: 
                     break
         except BadBatch as bad:
             trouble = bad
-        verified.add(begin, stop, next_offset)
-        if verified.covers(segment.unchecked_end):
+        checked.add(begin, stop, next_offset)
+        if checked.covers(segment.unchecked_end):
             segment.all_checked()
     if stop <= position and trouble is not None:
         raise trouble
@@ -98,12 +98,12 @@ def servable(segment: Segment, offset: int, position: int, size: int, *, below: 
 def distrust(segment: Segment) -> None:
     """Check everything again before it is served: a reader says that it got damaged bytes."""
     segment.unchecked_end = segment.size
-    segment.verified = Verified()
+    segment.checked = CheckedRanges()
 
 
 def check_end(segment: Segment, offset: int, *, below: int) -> None:
     """Check that an offset that no batch seems to reach is one that compaction took."""
-    if segment.verified is not None:
+    if segment.checked is not None:
         _check_hole(segment, offset, segment.size, below=below)
 
 

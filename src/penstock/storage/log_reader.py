@@ -1,0 +1,115 @@
+"""Reading a log: which bytes of which file answer a fetch, and what happens when they cannot be read.
+
+`read` is the hot path of every fetch: it finds the segment, the batch and the end of what may be returned, and parses
+no record. The newest batch is kept in memory while followers ask for it. Goes to segment.py, checked_ranges.py for
+bytes that an earlier process wrote, unreadable.py for I/O errors. Refuses: OffsetOutOfRange, StorageError.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from penstock.model.errors import OffsetOutOfRange
+from penstock.ports.network import FileSlice
+from penstock.storage import checked_ranges
+from penstock.storage.scan import BadBatch
+from penstock.storage.unreadable import ReadErrors
+
+if TYPE_CHECKING:
+    from penstock.storage.log import Log
+
+KEPT_SIZE_MAX: Final = 4096
+"""A batch up to this size is kept for followers: reading it back would cost them more than the copy."""
+
+
+class LogReader:
+    """Reads what one log holds."""
+
+    __slots__ = ("_errors", "_offsets", "_quarantine", "_segments", "keeps_last", "last_batch")
+
+    def __init__(self, log: Log) -> None:
+        self._segments = log.segments
+        self._offsets = log.offsets
+        self._quarantine = log.quarantine
+        self._errors = ReadErrors(log)
+        self.keeps_last = False
+        """Whether followers are about to ask for the newest batch."""
+        self.last_batch: tuple[int, int, bytes] | None = None
+        """The newest batch behind its offset and the next, if it is kept."""
+
+    def read(self, offset: int, *, max_bytes: int, end: int, at_least_one: bool = True) -> FileSlice | None:
+        """Return whole batches from the one that holds the offset on, none of which reaches the offset `end`.
+
+        None when there is nothing below `end`, or when not even one batch fits and none must.
+        """
+        offsets, damaged_from = self._offsets, self._quarantine.damaged_from
+        log_end = offsets.end
+        if offset < offsets.start or offset > log_end:
+            if damaged_from is not None and offset > log_end:
+                # Where a damaged log ended is perhaps not known.
+                self._quarantine.refuse()
+            raise OffsetOutOfRange(f"offset {offset} is outside {offsets.start} to {log_end}")
+        if end > log_end:
+            end = log_end
+        if damaged_from is not None:
+            if offset < damaged_from:
+                end = min(end, damaged_from)
+            elif not self._errors.may_look_again(offset):
+                self._quarantine.refuse()
+        if offset >= end:
+            return None
+        segments = self._segments
+        bases = segments.bases
+        slot, segment = len(bases) - 1, segments.active
+        if offset < bases[-1]:
+            slot = segments.slot_of(offset)
+            segment = segments[slot]
+        next_offset = bases[slot + 1] if slot + 1 < len(bases) else log_end
+        try:
+            position = segment.find(offset)
+            if position is not None:
+                size = segment.extent(
+                    position, max_bytes=max_bytes, end=end, next_offset=next_offset, at_least_one=at_least_one
+                )
+                if position < segment.unchecked_end:
+                    size = checked_ranges.servable(segment, offset, position, size, below=next_offset)
+                    self._errors.was_read(offset)
+                return FileSlice(segment.file, position, size, self) if size else None
+            checked_ranges.check_end(segment, offset, below=next_offset)
+        except BadBatch as bad:
+            self._quarantine.refuse_damage(segment, bad)
+        except OSError as error:
+            self._errors.while_reading(segment, offset, error)
+        self._quarantine.refuse_gap(segment, offset, next_offset)
+
+    def read_failed(self, piece: FileSlice, error: OSError) -> None:
+        """Learn that what `read` gave could not be read when it was sent."""
+        self._errors.while_sending(piece, error)
+
+    def distrust(self, offset: int) -> None:
+        """Hold the segment of an offset against its checksums again: somebody has asked twice for what was sent."""
+        self.last_batch = None
+        checked_ranges.distrust(self._segments[self._segments.slot_of(offset)])
+
+    # The newest batch
+
+    def read_last(self, offset: int) -> bytes | None:
+        """The batch at an offset, if it is the newest and still at hand."""
+        kept = self.last_batch
+        if kept is None or kept[0] != offset or kept[1] != self._offsets.end:
+            return None
+        return None if self._quarantine.damaged_from is not None else kept[2]
+
+    def keep_last(self, keeps: bool) -> None:
+        """Keep the newest batch at hand for followers, or stop that."""
+        self.keeps_last = keeps
+        if not keeps:
+            self.last_batch = None
+
+    def note_last(self, offset: int, next_offset: int, batch: memoryview) -> None:
+        """Take in the newest batch, if it is small."""
+        self.last_batch = (offset, next_offset, bytes(batch)) if len(batch) <= KEPT_SIZE_MAX else None
+
+    def forget_last(self) -> None:
+        """Drop the newest batch: every follower has it, or it was cut."""
+        self.last_batch = None

@@ -1,0 +1,87 @@
+"""The segments of one log in memory: which there are, which of them is active, and which holds an offset.
+
+Owns the order of segments and their base offsets. Files are made by segment_writer.py, cut and deleted by trim.py and
+replaced by compaction/swap.py; each of them changes this list through its methods.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import overload
+
+from penstock.storage.segment import Segment
+
+
+class LogSegments(Sequence[Segment]):
+    """Segments from oldest to newest; the last one is the active one."""
+
+    __slots__ = ("_segments", "active", "bases")
+
+    def __init__(self, segments: list[Segment]) -> None:
+        self._segments = segments
+        self.bases = [each.base_offset for each in segments]
+        """The base offset of each segment, to search in."""
+        self.active = segments[-1]
+
+    @overload
+    def __getitem__(self, index: int) -> Segment: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Segment]: ...
+
+    def __getitem__(self, index: int | slice) -> Segment | list[Segment]:
+        return self._segments[index]
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    def __contains__(self, segment: object) -> bool:
+        return segment in self._segments
+
+    @property
+    def size(self) -> int:
+        return sum(each.size for each in self._segments)
+
+    def slot_of(self, offset: int) -> int:
+        """Return the index of the segment that holds an offset, or of the first if the offset lies before all."""
+        return max(bisect_right(self.bases, offset) - 1, 0)
+
+    def end_of(self, slot: int, log_end: int) -> int:
+        """Return the offset behind a segment: where the next one begins, or the end of the log."""
+        return self.bases[slot + 1] if slot + 1 < len(self.bases) else log_end
+
+    def add(self, segment: Segment) -> None:
+        """Make a segment the active one."""
+        assert not self.bases or segment.base_offset > self.bases[-1], "segments follow each other"
+        self._segments.append(segment)
+        self.bases.append(segment.base_offset)
+        self.active = segment
+
+    def drop_first(self, count: int) -> None:
+        """Take the oldest segments out of the log."""
+        assert count < len(self._segments), "the active segment stays"
+        del self._segments[:count]
+        del self.bases[:count]
+
+    def drop_last(self) -> None:
+        """Take the active segment out of the log; the one before it becomes active."""
+        self._segments.pop()
+        self.bases.pop()
+        self.active = self._segments[-1]
+
+    def restart(self) -> None:
+        """Drop every segment; `add` must follow."""
+        self._segments.clear()
+        self.bases.clear()
+
+    def replace(self, old: Sequence[Segment], new: Segment) -> None:
+        """Let one segment stand for several adjacent ones."""
+        slot = self.bases.index(old[0].base_offset)
+        assert self._segments[slot : slot + len(old)] == list(old), "the segments are those of the log"
+        assert slot + len(old) < len(self._segments), "the active segment is not compacted"
+        self._segments[slot : slot + len(old)] = [new]
+        self.bases[slot : slot + len(old)] = [new.base_offset]

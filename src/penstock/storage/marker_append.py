@@ -1,0 +1,78 @@
+"""Ending transactions in a log: control batches of this node's own, and their effect wherever they come from.
+
+Goes to producer_state.py, which refuses fenced coordinators and producers, and to segment_writer.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.storage.appended import Appended
+from penstock.storage.marker import Marker, encode_marker
+from penstock.wire.batch import patch_offset_and_epoch
+
+if TYPE_CHECKING:
+    from penstock.storage.log import Log
+
+
+def append_marker(
+    log: Log,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    commit: bool,
+    coordinator_epoch: int,
+    leader_epoch: int,
+    now_ms: int,
+    transaction_version: int = 0,
+) -> Appended:
+    """End a producer's transaction with a control batch. Without an open transaction it is written all the same."""
+    if log.quarantine.damage is not None or log.directory.refusal is not None:
+        log.quarantine.check_append()
+    log.producer_state.check_marker(
+        producer_id, producer_epoch, coordinator_epoch, transaction_version=transaction_version
+    )
+    batch = encode_marker(
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        commit=commit,
+        coordinator_epoch=coordinator_epoch,
+        now_ms=now_ms,
+        broker_time=log.rules.broker_time,
+    )
+    offset = log.offsets.end
+    patch_offset_and_epoch(batch, 0, offset, leader_epoch)
+    log.writer.write(memoryview(batch), offset, offset, now_ms, now_ms)
+    log.begin_epoch(leader_epoch, offset)
+    marker = Marker(commit, coordinator_epoch)
+    note_marker(
+        log, producer_id, producer_epoch, marker, offset, now_ms, now_ms, transaction_version=transaction_version
+    )
+    log.flusher.appended(offset + 1)
+    return Appended(offset, offset, now_ms if log.rules.broker_time else -1, log.start_offset, False)
+
+
+def note_marker(
+    log: Log,
+    producer_id: int,
+    producer_epoch: int,
+    marker: Marker,
+    offset: int,
+    timestamp: int,
+    now_ms: int,
+    *,
+    transaction_version: int = 0,
+) -> None:
+    """Note the end of a transaction that is in the active segment now."""
+    ended = log.producer_state.ended(
+        producer_id,
+        producer_epoch,
+        marker.coordinator_epoch,
+        offset,
+        timestamp,
+        now_ms,
+        settled=False,
+        transaction_version=transaction_version,
+    )
+    if ended is not None and not marker.commit:
+        log.note_aborted(ended)
