@@ -24,9 +24,9 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "pipelines" / "orders"
 COUNT = 400
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def shop() -> Iterator[str]:
-    """Provide a separate broker, because the example's topics have fixed names, with four hundred orders."""
+    """Provide a separate broker per test, because the example's topics have fixed names, with four hundred orders."""
     sys.path.insert(0, str(EXAMPLE))
     try:
         with BrokerProcess() as broker:
