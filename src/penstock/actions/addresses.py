@@ -8,11 +8,11 @@ DEFAULT_PORT: Final = 9092
 DEFAULT_BOOTSTRAP: Final = f"localhost:{DEFAULT_PORT}"
 
 
-def parse_address(text: str) -> tuple[str, int]:
+def parse_address(text: str, *, default_port: int = DEFAULT_PORT) -> tuple[str, int]:
     """Parse HOST:PORT, [IPV6]:PORT or a host without a port."""
     host, colon, port = text.strip().rpartition(":")
     if not colon or (":" in host and not host.startswith("[")):
-        host, port = text.strip(), str(DEFAULT_PORT)
+        host, port = text.strip(), str(default_port)
     host = host.removeprefix("[").removesuffix("]")
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise ActionError(f"Invalid address '{text}': expected HOST:PORT, for example {DEFAULT_BOOTSTRAP}.")

@@ -11,6 +11,7 @@ from struct import Struct
 from typing import Any, Final, NamedTuple, TypeVar
 
 from penstock.client.interfaces import PeerUnavailable
+from penstock.client.waiting import look_at
 from penstock.ports.clock import Clock, Timer
 from penstock.ports.network import Connection
 from penstock.wire import codec
@@ -80,7 +81,7 @@ class PeerConnection:
         """Send a frame with the correlation id filled in; `read` decodes the frame of the response."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         # The caller may have stopped waiting by the time the connection breaks.
-        answer.add_done_callback(_retrieve_exception)
+        answer.add_done_callback(look_at)
         if self._lost:
             answer.set_exception(PeerUnavailable("the connection is closed"))
             return answer
@@ -141,8 +142,3 @@ def _read_answer(api_key: int, version: int, frame: memoryview) -> Any:
         return codec.read_response(api_key, version, frame[position:])
     except MalformedRequest as problem:
         raise PeerUnavailable(f"cannot decode the response: {problem}") from problem
-
-
-def _retrieve_exception(outcome: "asyncio.Future[Any]") -> None:
-    if not outcome.cancelled():
-        outcome.exception()

@@ -38,16 +38,19 @@ def plan(
     folder = folder.absolute()
     if racks and len(racks) not in (1, len(hosts)) and len(hosts) % len(racks):
         raise ActionError(f"Cannot assign {len(racks)} racks to {len(hosts)} nodes: give one rack per node.")
+    addresses = [
+        parse_address(host, default_port=first_port + (index if one_host else 0)) for index, host in enumerate(hosts)
+    ]
     return [
         NodePlan(
             node_id=number,
-            host=parse_address(host)[0],
-            port=parse_address(host)[1] if _has_port(host) else first_port + (number - 1 if one_host else 0),
+            host=host,
+            port=port,
             rack=racks[(number - 1) % len(racks)] if racks else None,
             config=folder / f"node-{number}.properties",
             data=folder / f"node-{number}",
         )
-        for number, host in enumerate(hosts, start=1)
+        for number, (host, port) in enumerate(addresses, start=1)
     ]
 
 
@@ -69,10 +72,6 @@ def _read_node(path: Path) -> NodePlan:
         # Written by a release that wrote relative paths. The data is next to the file.
         data = path.with_name(data.name)
     return NodePlan(int(settings["node.id"]), host, port, settings.get("broker.rack"), path, data)
-
-
-def _has_port(host: str) -> bool:
-    return host.rpartition(":")[2].isdigit() and (host.count(":") == 1 or "]:" in host)
 
 
 def write(nodes: Sequence[NodePlan], settings: dict[str, str]) -> list[Path]:

@@ -1,12 +1,10 @@
 """The cluster that `penstock cluster start` runs in a folder: whether it runs, and how to stop it.
 
-The process that runs it holds a lock on `cluster.pid` in the folder and writes its process id there. The lock ends with
-the process, so a file that is left over from a killed process means nothing.
+The process that runs it locks the folder as a node locks its data folder, and writes its process id to `cluster.pid`.
+The lock ends with the process, so a file that is left over from a killed process means nothing.
 """
 
 import contextlib
-import errno
-import fcntl
 import os
 import signal
 import time
@@ -14,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from penstock.cli.errors import CommandError
+from penstock.ports.real.folder_lock import is_folder_locked, lock_folder
 
 PID_FILE = "cluster.pid"
 STOP_S_MAX = 60.0
@@ -24,20 +23,20 @@ _POLL_S = 0.05
 def running_cluster(folder: Path) -> Iterator[None]:
     """Mark the cluster of a folder as running. Raises CommandError if another process runs it."""
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / PID_FILE).open("a+", encoding="ascii") as file:
-        if not _lock(file.fileno()):
-            raise CommandError(
-                f"The cluster in {folder} is already running, as process {_read_pid(folder)}. "
-                f"Stop it with 'penstock cluster stop --data {folder}', or choose another folder with --data."
-            )
-        file.seek(0)
-        file.truncate()
-        file.write(f"{os.getpid()}\n")
-        file.flush()
-        try:
-            yield
-        finally:
-            (folder / PID_FILE).unlink(missing_ok=True)
+    try:
+        lock = lock_folder(str(folder))
+    except BlockingIOError:
+        raise CommandError(
+            f"The cluster in {folder} is already running, as process {running_pid(folder)}. "
+            f"Stop it with 'penstock cluster stop --data {folder}', or choose another folder with --data."
+        ) from None
+    pid_file = folder / PID_FILE
+    try:
+        pid_file.write_text(f"{os.getpid()}\n", encoding="ascii")
+        yield
+    finally:
+        pid_file.unlink(missing_ok=True)
+        lock.release()
 
 
 def stop_cluster(folder: Path) -> int:
@@ -56,22 +55,10 @@ def stop_cluster(folder: Path) -> int:
 
 def running_pid(folder: Path) -> int | None:
     """Return the id of the process that runs the cluster of a folder; None if none does."""
-    try:
-        with (folder / PID_FILE).open("r+", encoding="ascii") as file:
-            return None if _lock(file.fileno()) else _read_pid(folder)
-    except FileNotFoundError:
+    if not is_folder_locked(str(folder)):
         return None
-
-
-def _lock(descriptor: int) -> bool:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
-            raise
-        return False
-    return True
-
-
-def _read_pid(folder: Path) -> int:
-    return int((folder / PID_FILE).read_text(encoding="ascii"))
+        return int((folder / PID_FILE).read_text(encoding="ascii"))
+    except (FileNotFoundError, ValueError):
+        # The process is starting or stopping.
+        return None
