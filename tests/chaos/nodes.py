@@ -89,8 +89,8 @@ class Nodes:
     def __init__(self, folder: Path, *, count: int = 3, settings: Mapping[str, str] | None = None) -> None:
         ports = free_ports(2 * count)
         self.threads = ProxyThread()
-        plans = plan(folder, hosts=["127.0.0.1"] * count, first_port=0, racks=[], one_host=True)
-        plans = [each._replace(port=ports[position]) for position, each in enumerate(plans)]
+        hosts = [f"127.0.0.1:{port}" for port in ports[:count]]
+        plans = plan(folder, hosts=hosts, first_port=ports[0], racks=[], one_host=True)
         write(plans, dict(settings or {}))
         self.all = [
             NodeProcess(each, Proxy(each.port, ports[count + position]), self.threads)
