@@ -25,6 +25,7 @@ from penstock.storage.directory import LogDirectory
 from penstock.storage.flush import Flusher
 from penstock.storage.held import HeldPartitions, Holding
 from penstock.storage.journal import FILE_NAMES, Journal
+from penstock.storage.kept_tails import empty_and_remove
 from penstock.storage.log import Log
 from penstock.storage.log_reader import LogReader
 from penstock.storage.producer_state import ProducerState
@@ -117,7 +118,8 @@ def journal_not_redone() -> list[Patch]:
     """Ignore the journal at startup."""
 
     def redo(self: Journal) -> list[str]:
-        self._remove_files(FILE_NAMES)
+        for name in FILE_NAMES:
+            empty_and_remove(self._disk, f"{self._folder}/{name}")
         return []
 
     return [patch.object(Journal, "redo", redo)]

@@ -13,7 +13,9 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from penstock.ports.disk import Disk, File
+from penstock.storage.directory import UNOPENABLE
 from penstock.storage.journal_format import ENTRY, GROUP, Entry, Pass, encode_entries, read_pass, seal_group
+from penstock.storage.kept_tails import KeptTails, empty_and_remove, put_back
 
 Done = Callable[[OSError | None], None]
 
@@ -94,6 +96,7 @@ class Journal:
         self._is_open = size > 0
         # The half that is written, and the other one; none before the first group.
         self._halves: list[_Half] = []
+        self._kept = KeptTails(disk, folder)
         self._position = 0
         self._pass = secret & _PASS_MASK
         self._number = 0
@@ -108,35 +111,38 @@ class Journal:
     # From one process to the next
 
     def redo(self) -> list[str]:
-        """Put back what the last process wrote down; return what people should know. Raises OSError."""
+        """Write what the last process had in the journal to its files; return warnings. Raises OSError.
+
+        What cannot be written because of its file alone is kept (`KeptTails`).
+        """
+        kept, notes = self._kept.load()
         passes = sorted((self._read_pass(name) for name in FILE_NAMES), key=lambda one: one.last_number)
-        notes = _complaints(passes)
+        notes += _complaints(passes)
         tails: dict[str, list[Entry]] = {}
-        for entry in (entry for each in passes for entry in each.entries):
+        for entry in (*kept, *(entry for each in passes for entry in each.entries)):
             if entry.data is None:
                 tails.pop(entry.path, None)
             else:
                 tails.setdefault(entry.path, []).append(entry)
+        left: dict[str, list[Entry]] = {}
         for path, entries in tails.items():
-            notes += self._put_back(path, entries)
-        self._remove_files([each.name for each in passes])
+            try:
+                notes += put_back(self._disk, self._folder, path, entries)
+            except OSError as error:
+                if error.errno not in UNOPENABLE:
+                    raise
+                left[path] = entries
+                notes.append(f"{path} lacks bytes that only the journal has, and cannot be written: {error}")
+        if kept or left:
+            self._kept.replace(left)
+        # The older pass first: it could restore what the newer one has struck out.
+        for each in passes:
+            empty_and_remove(self._disk, f"{self._folder}/{each.name}")
         return notes
 
-    def _put_back(self, path: str, entries: Iterable[Entry]) -> list[str]:
-        """Write a file's tails to their places, and sync it; return what people should know."""
-        file = self._open_existing(f"{self._folder}/{path}")
-        if file is None:
-            return []
-        notes: list[str] = []
-        for _, position, data in entries:
-            if position > file.size():
-                notes.append(f"{path} ends before {position}, where the journal has its next bytes: they are left out")
-                break
-            assert data is not None, "what is struck out is left out"
-            file.write((data,), position)
-        file.sync()
-        file.close()
-        return notes
+    def complete(self, path: str) -> list[str]:
+        """Write what is kept for a file that is about to be opened; return warnings. Raises OSError."""
+        return self._kept.apply(path)
 
     def close(self) -> None:
         """Sync all that only the journal vouches for, and leave none behind. Raises OSError."""
@@ -156,26 +162,6 @@ class Journal:
             return read_pass(name, self._disk.read_file(f"{self._folder}/{name}"))
         except FileNotFoundError:
             return Pass(name)
-
-    def _open_existing(self, path: str) -> File | None:
-        """Open a file; None if there is none: whoever removed it meant to."""
-        try:
-            return self._disk.open(path)
-        except FileNotFoundError:
-            return None
-
-    def _remove_files(self, names: Sequence[str]) -> None:
-        """Make sure that no group is read again, whatever becomes of the names: those of the older pass first.
-
-        What the newer one has struck out, the older one could bring back.
-        """
-        for name in names:
-            file = self._open_existing(f"{self._folder}/{name}")
-            if file is not None:
-                file.truncate(0)
-                file.sync()
-                file.close()
-                self._disk.remove(f"{self._folder}/{name}")
 
     # Writing
 
@@ -331,6 +317,7 @@ class Journal:
         self._strike(frozenset(places), self._drop_named)
 
     def _strike(self, places: Collection[str], settle: Callable[[str], None]) -> None:
+        self._kept.drop(places)
         leaving = [each for each in self._waiting if _is_within(each.file.path, places)]
         if leaving:
             self._waiting = [each for each in self._waiting if not _is_within(each.file.path, places)]

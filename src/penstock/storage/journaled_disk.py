@@ -59,10 +59,12 @@ class JournaledDisk:
         else:
             self._disk.remove_later(path, done)
 
-    # Nothing that the journal would have to know of
-
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> File:
+        for note in self._journal.complete(path):
+            logger.warning("%s", note)
         return self._disk.open(path, create=create, writable=writable)
+
+    # Nothing that the journal would have to know of
 
     def sync_later(self, file: File, done: Done) -> None:
         self._disk.sync_later(file, done)
