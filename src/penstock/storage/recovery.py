@@ -449,11 +449,16 @@ def _settle(plan: _Plan, first: int) -> None:
             # An empty log may as well be lost, and a node may have thousands of them: no sync for any.
             state.folder_changed = True
             return
-        for segment in scanned:
-            if plan.directory.failed_before:
-                _write_again(plan.disk, segment)
-            segment.file.sync()
-        plan.disk.sync_folder(plan.folder)
+        try:
+            for segment in scanned:
+                if plan.directory.failed_before:
+                    _write_again(plan.disk, segment)
+                segment.file.sync()
+            plan.disk.sync_folder(plan.folder)
+        except OSError as error:
+            # The kernel may have dropped the pages: a second try could succeed without writing anything.
+            plan.directory.fail(error)
+            raise
         state.folder_changed = False
         state.flushed_offset = state.end_offset
         return

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left, bisect_right
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -154,23 +155,26 @@ def truncate_to(log: Log, offset: int) -> None:
         # The segment that is cut becomes the active one, which is synced as such.
         _about_to_cut(log, offset, recovery_point=recovery_point, keeps=segment.base_offset)
         changed = log.listed.cut(offset)
-        if changed is not None:
-            changed.sync()
-        while log.segments.active is not segment:
-            leaving = log.segments.active
-            log.segments.drop_last()
-            _remove(log, leaving)
-        if position is not None:
-            segment.truncate(position, min(offset, first_cut))
-        end = segment.end_offset() if in_hole else first_cut
+        with _offline_if_incomplete(log):
+            if changed is not None:
+                changed.sync()
+            while log.segments.active is not segment:
+                leaving = log.segments.active
+                log.segments.drop_last()
+                _remove(log, leaving)
+            if position is not None:
+                segment.truncate(position, min(offset, first_cut))
+            end = segment.end_offset() if in_hole else first_cut
     except BadBatch as bad:
         raise Damaged(segment, bad) from bad
-    log.directory.disk.sync_folder(log.folder)
-    log.offsets.cut(end, flushed=flushed)
-    log.epochs.truncate_end(end)
-    log.save_epochs()
-    snapshots.remove_snapshots(log.directory.disk, log.folder, above=end)
-    snapshots.load_producers(log.directory.disk, log.folder, log.segments, log.producer_state, end, log.clock_wall_ms())
+    with _offline_if_incomplete(log):
+        disk = log.directory.disk
+        disk.sync_folder(log.folder)
+        log.offsets.cut(end, flushed=flushed)
+        log.epochs.truncate_end(end)
+        log.save_epochs()
+        snapshots.remove_snapshots(disk, log.folder, above=end)
+        snapshots.load_producers(disk, log.folder, log.segments, log.producer_state, end, log.clock_wall_ms())
 
 
 def truncate_fully_and_start_at(log: Log, offset: int) -> None:
@@ -178,21 +182,37 @@ def truncate_fully_and_start_at(log: Log, offset: int) -> None:
     _settle_swap(log)
     _about_to_cut(log, offset, recovery_point=offset, keeps=0)
     is_listed = log.listed.exists
-    log.listed.restarts(offset).sync()
-    if not is_listed:
-        log.directory.disk.sync_folder(log.folder)
-    for segment in log.segments:
-        _remove(log, segment)
-    log.segments.restart()
-    log.producer_state.clear()
-    snapshots.remove_snapshots(log.directory.disk, log.folder, above=-1)
-    log.writer.begin_at(offset)
-    log.directory.disk.sync_folder(log.folder)
-    log.listed.begins(offset).sync()
-    # An empty log is as durable as its name, which is synced: nobody shall wait for more.
-    log.offsets.restart(offset)
-    log.epochs.clear()
-    log.save_epochs()
+    changed = log.listed.restarts(offset)
+    with _offline_if_incomplete(log):
+        changed.sync()
+        disk = log.directory.disk
+        if not is_listed:
+            disk.sync_folder(log.folder)
+        for segment in log.segments:
+            _remove(log, segment)
+        log.segments.restart()
+        log.producer_state.clear()
+        snapshots.remove_snapshots(disk, log.folder, above=-1)
+        log.directory.covering(partial(log.writer.begin_at, offset))
+        disk.sync_folder(log.folder)
+        log.listed.begins(offset).sync()
+        # An empty log is as durable as its name, which is synced: nobody shall wait for more.
+        log.offsets.restart(offset)
+        log.epochs.clear()
+        log.save_epochs()
+
+
+@contextmanager
+def _offline_if_incomplete(log: Log) -> Iterator[None]:
+    """Take the folder offline if the disk refuses a truncation that has begun.
+
+    The log in memory is neither what it was nor truncated. The next start completes the truncation.
+    """
+    try:
+        yield
+    except OSError as error:
+        log.directory.fail(error)
+        raise
 
 
 def _settle_swap(log: Log) -> None:

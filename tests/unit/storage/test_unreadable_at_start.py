@@ -1,5 +1,6 @@
 """Logs whose files cannot be read or opened when a node starts: what is found out, served and given up."""
 
+import errno
 from collections.abc import Callable
 
 import pytest
@@ -182,3 +183,14 @@ def test_unreadable_sectors_are_zeros_and_all_others_as_they_are() -> None:
     buffer = bytearray(300)
     assert lenient.read_into(buffer, 100) == 300
     assert bytes(buffer) == content[100:400]
+
+
+def test_a_sync_that_fails_while_a_log_is_recovered_takes_the_folder_offline() -> None:
+    disk = SimDisk()
+    kill(filled(disk), disk)
+    store = load(disk)
+    disk.failing["sync"] = errno.EIO
+    with pytest.raises(OSError, match="Input/output error"):
+        store.open(PLACE, FIRST_ID, SETTINGS)
+    del disk.failing["sync"]
+    assert store.directory.failure is not None, "the next sync would succeed without writing what was dropped"
