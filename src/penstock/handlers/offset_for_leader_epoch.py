@@ -1,7 +1,8 @@
 """OffsetForLeaderEpoch, versions 2-4: the end offset of a leader epoch, so that readers find where logs diverge.
 
 Returns the greatest epoch that is not above the requested one, and the offset at which the
-next one began: the end of the log for the current epoch. (-1, -1) if the log has no such epoch.
+next one began: the end of the log for the current epoch, and for epochs in which nothing was written since.
+(-1, -1) for an epoch that is still to come.
 Goes to storage/log.py. Refuses: per partition, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
 UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
 """
@@ -42,6 +43,9 @@ def _answer(context: Context, topic: str, requested: OffsetForLeaderPartition) -
             epoch, end_offset = int(requested.leader_epoch), partition.log.end_offset
         elif 0 <= requested.leader_epoch < partition.leader_epoch:
             epoch, end_offset = partition.log.epoch_end(requested.leader_epoch)
+            if epoch < 0:
+                # Nothing was written since that epoch began. "Unknown" would make clients reset their position.
+                epoch, end_offset = int(requested.leader_epoch), partition.log.end_offset
         else:
             epoch, end_offset = -1, -1
     except Refusal as refusal:

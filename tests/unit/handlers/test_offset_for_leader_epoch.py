@@ -9,7 +9,7 @@ from kio.schema.offset_for_leader_epoch.v4.request import (
 
 from penstock.handlers import offset_for_leader_epoch
 from penstock.wire.api import ApiKey
-from tests.unit.handlers.fakes import FakeNode
+from tests.unit.handlers.fakes import FakeLog, FakeNode, FakePartition
 from tests.unit.handlers.requests import node_with_records
 
 
@@ -39,3 +39,12 @@ async def test_an_epoch_ends_where_the_next_one_began(
 ) -> None:
     for version in (2, 3, 4):
         assert await ask_epoch(node_with_records(), index, current, epoch, version=version) == answer
+
+
+async def test_an_epoch_in_which_nothing_was_written_ends_at_the_end_of_the_log() -> None:
+    """ListOffsets returns such an epoch with the position of a consumer that waits for the first record."""
+    node = FakeNode()
+    node.replicas.put(FakePartition("a", log=FakeLog(end_offset=10), leader_epoch=7, high_watermark=10))
+    assert await ask_epoch(node, 0, 7, 5) == (0, 5, 10)
+    assert await ask_epoch(node, 0, 7, 7) == (0, 7, 10)
+    assert await ask_epoch(node, 0, 7, 8) == (0, -1, -1)
