@@ -275,8 +275,10 @@ async def _read_all(
                     break
             continue
         poll = last
-        batches.extend(reader.last_batches())
+        found = reader.last_batches()
+        batches.extend(found)
         end = poll.last_stable_offset if reader.committed_only else poll.high_watermark
-        if poll.next_position >= end:
+        # A damaged log may end where its damage begins: only a fetch from there is rejected.
+        if poll.next_position >= end and not found:
             return batches, partition_id, poll, 0
     return batches, partition_id, poll, reader.failed.get((topic, partition), 0) or -1
