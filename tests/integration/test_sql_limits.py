@@ -171,3 +171,18 @@ def test_the_command_has_options_for_the_limits(bootstrap: str) -> None:
     refused = subprocess.run([*command, sql, "--memory", "64"], capture_output=True, text=True, timeout=60, check=False)
     assert refused.returncode == 1
     assert "needs more than 64 MiB of memory: narrow it, or increase --memory" in refused.stderr
+
+
+def test_a_condition_on_records_is_stopped_at_its_time_limit() -> None:
+    with pytest.raises(QueryError, match=r"more than 0\.5 s"):  # noqa: SIM117
+        with isolated.run_filter(f"{HOURS} > 0 OR value IS NULL", timeout_s=0.5, memory_bytes=256 * MIB) as matching:
+            matching([("t", 0, 0, 0, 0, None, b"x", [])])
+    with isolated.run_filter("true", timeout_s=60, memory_bytes=256 * MIB) as matching:
+        assert matching([("t", 0, 0, 0, 0, None, b"x", [])]) == [0]
+
+
+def test_a_condition_on_records_is_stopped_at_its_memory_limit() -> None:
+    condition = "length(repeat(value, 2000000000)) > 0"
+    with pytest.raises(QueryError, match="memory"):  # noqa: SIM117
+        with isolated.run_filter(condition, timeout_s=60, memory_bytes=256 * MIB) as matching:
+            matching([("t", 0, 0, 0, 0, None, b"x", [])])

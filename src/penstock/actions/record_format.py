@@ -6,7 +6,7 @@
 import base64
 import binascii
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -33,6 +33,8 @@ class LineRecord(NamedTuple):
     partition: int | None = None
     offset: int | None = None
     topic: str | None = None
+    timestamp_type: int | None = None
+    """0: the producer's time, 1: the time of the append."""
 
 
 class TextLayout(NamedTuple):
@@ -82,19 +84,22 @@ def parse_json_line(line: bytes) -> LineRecord:
     )
 
 
-def render_text_line(record: LineRecord, layout: TextLayout) -> bytes:
-    """Render the value, preceded by the fields of the layout, separated by tabs."""
+def render_text_line(
+    record: LineRecord, layout: TextLayout, shield: Callable[[bytes], bytes] = lambda data: data
+) -> bytes:
+    """Render the value, preceded by the fields of the layout, separated by tabs. Fields go through `shield`."""
     before: list[bytes] = []
     if layout.timestamps:
         before.append(render_timestamp(record.timestamp_ms).encode())
     if layout.offsets:
         before.append(f"{record.partition}:{record.offset}".encode())
     if layout.headers:
-        before.append(",".join(f"{name}={_text(value)}" for name, value in record.headers).encode() or b"-")
+        headers = ",".join(f"{name}={_text(value)}" for name, value in record.headers).encode()
+        before.append(shield(headers) or b"-")
     line = b"\t".join([*before, b""]) if before else b""
     if layout.keys:
-        line += (b"null" if record.key is None else record.key) + layout.key_separator.encode()
-    return line + (b"null" if record.value is None else record.value) + b"\n"
+        line += (b"null" if record.key is None else shield(record.key)) + layout.key_separator.encode()
+    return line + (b"null" if record.value is None else shield(record.value)) + b"\n"
 
 
 def render_json_line(record: LineRecord) -> bytes:

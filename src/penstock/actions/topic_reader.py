@@ -108,16 +108,7 @@ class TopicReader:
                 self._unfinished.discard(index)
             if offset >= self._ends[index]:
                 return None
-        _, timestamp = message.timestamp()
-        return LineRecord(
-            key=_bytes(message.key()),
-            value=_bytes(message.value()),
-            headers=_headers(message.headers()),
-            timestamp_ms=None if timestamp < 0 else timestamp,
-            partition=index,
-            offset=offset,
-            topic=self._topic,
-        )
+        return line_record(message, self._topic)
 
     def _resolve_partitions(self, wanted: Sequence[int] | None) -> list[int]:
         found = self._consumer.list_topics(self._topic, timeout=REQUEST_TIMEOUT_S).topics[self._topic]
@@ -154,6 +145,22 @@ class TopicReader:
                 if found.error is not None:
                     raise action_error(found.error, about=f"{self._topic}-{index}")
                 return (found.offset if found.offset >= 0 else high), high
+
+
+def line_record(message: "Message", topic: str) -> LineRecord:
+    """Convert a message without an error."""
+    timestamp_type, timestamp = message.timestamp()
+    return LineRecord(
+        key=_bytes(message.key()),
+        value=_bytes(message.value()),
+        headers=_headers(message.headers()),
+        timestamp_ms=None if timestamp < 0 else timestamp,
+        partition=message.partition(),
+        offset=message.offset(),
+        topic=topic,
+        # librdkafka counts from 1; 0 means that there is no timestamp.
+        timestamp_type=timestamp_type - 1 if timestamp_type else None,
+    )
 
 
 def _bytes(value: Any) -> bytes | None:

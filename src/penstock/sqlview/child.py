@@ -1,7 +1,7 @@
-"""The process that runs queries, one after another: `python -m penstock.sqlview.child`, started by isolated.py.
+"""The process that runs queries and filters, one by one: `python -m penstock.sqlview.child`, started by isolated.py.
 
 It reads frames from standard input and responds on standard output (frames.py). It exits when standard input is
-closed, even during a query: the parent is gone. Calls metadata_engine.py and record_engine.py.
+closed, even during a query: the parent is gone. Calls metadata_engine.py, record_engine.py and record_filter.py.
 """
 
 import json
@@ -9,7 +9,7 @@ import os
 import pickle
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from queue import SimpleQueue
@@ -38,8 +38,9 @@ def main() -> None:
     while not has_grown():
         write_frame(out, frames.HELLO)
         kind, content = commands.get()
-        assert kind == frames.QUERY, "the rows of a query are read once"
-        _serve(json.loads(content), commands, out)
+        assert kind in (frames.QUERY, frames.FILTER), "the rows of a query are read once"
+        serve = _answer_query if kind == frames.QUERY else _filter_records
+        _serve(partial(serve, json.loads(content), commands, out), json.loads(content)["memory_bytes"], out)
     # The thread blocks on standard input, so the interpreter could not close it.
     os._exit(0)
 
@@ -52,22 +53,39 @@ def _read(pipe: IO[bytes], commands: Commands) -> None:
         os._exit(0)
 
 
-def _serve(options: Mapping[str, Any], commands: Commands, out: IO[bytes]) -> None:
+def _serve(serve: Callable[[], None], memory_bytes: int, out: IO[bytes]) -> None:
     try:
-        query = _prepare(**options)
-        write_frame(out, frames.LOADED)
-        with query as rows:
-            write_frame(out, frames.OPENED, b"1" if rows.has_arrow else b"")
-            kind, _ = commands.get()
-            if kind == frames.ARROW:
-                _send_arrow(rows, out)
-            else:
-                _send_rows(rows, out)
+        serve()
         write_frame(out, frames.END)
     except MemoryError:
-        write_frame(out, frames.FAILED, _pickled(too_much_memory(options["memory_bytes"])))
+        write_frame(out, frames.FAILED, _pickled(too_much_memory(memory_bytes)))
     except Exception as error:
         write_frame(out, frames.FAILED, _pickled(error))
+
+
+def _answer_query(options: Mapping[str, Any], commands: Commands, out: IO[bytes]) -> None:
+    query = _prepare(**options)
+    write_frame(out, frames.LOADED)
+    with query as rows:
+        write_frame(out, frames.OPENED, b"1" if rows.has_arrow else b"")
+        kind, _ = commands.get()
+        if kind == frames.ARROW:
+            _send_arrow(rows, out)
+        else:
+            _send_rows(rows, out)
+
+
+def _filter_records(options: Mapping[str, Any], commands: Commands, out: IO[bytes]) -> None:
+    from penstock.sqlview import record_filter
+
+    write_frame(out, frames.LOADED)
+    with record_filter.open_filter(**options) as matching:
+        write_frame(out, frames.OPENED)
+        while True:
+            kind, content = commands.get()
+            if kind != frames.RECORDS:
+                return
+            write_frame(out, frames.PIECE, pickle.dumps(matching(pickle.loads(content))))
 
 
 def _prepare(

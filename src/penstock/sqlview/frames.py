@@ -30,6 +30,12 @@ FAILED: Final = b"X"
 QUERY: Final = b"Q"
 ROWS: Final = b"R"
 ARROW: Final = b"A"
+FILTER: Final = b"F"
+"""A condition on records."""
+RECORDS: Final = b"D"
+"""Records to be tested with the condition; the answer is a PIECE with the indexes of those that fulfil it."""
+DONE: Final = b"Z"
+"""No more records follow; the answer is END."""
 
 
 class Closed(Exception):

@@ -13,7 +13,7 @@ import pickle
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Lock, Timer
 from typing import IO, Any
@@ -22,6 +22,11 @@ from penstock.sqlview import frames
 from penstock.sqlview.errors import QueryError, too_much_memory, too_slow
 from penstock.sqlview.frames import read_frame, write_frame
 from penstock.sqlview.result import Cursor, Row, Stream
+
+FilterRecord = tuple[Any, ...]
+"""The columns of a record: topic, partition, offset, timestamp in ms, key, value, headers."""
+RecordFilter = Callable[[Sequence[FilterRecord]], list[int]]
+"""Returns the indexes of the records that fulfil a condition."""
 
 
 class Child:
@@ -68,12 +73,39 @@ class Child:
         self.has_ended_well = False
         self.send(frames.QUERY, json.dumps({"sql": sql, "memory_bytes": memory_bytes, **options}).encode())
         self.expect(frames.LOADED)
+        with self._deadline(timeout_s):
+            has_arrow = bool(self.expect(frames.OPENED))
+            yield Stream(self._rows, self._arrow if has_arrow else None)
+
+    @contextmanager
+    def run_filter(self, condition: str, *, timeout_s: float, memory_bytes: int) -> Iterator["RecordFilter"]:
+        self._timeout_s, self._memory_bytes, self._is_late = timeout_s, memory_bytes, False
+        self.has_ended_well = False
+        self.send(frames.FILTER, json.dumps({"condition": condition, "memory_bytes": memory_bytes}).encode())
+        self.expect(frames.LOADED)
+        with self._deadline(timeout_s):
+            self.expect(frames.OPENED)
+
+        def matching(records: Sequence[FilterRecord]) -> list[int]:
+            with self._deadline(timeout_s):
+                self.send(frames.RECORDS, pickle.dumps(records, pickle.HIGHEST_PROTOCOL))
+                piece = self.expect(frames.PIECE)
+            assert piece is not None, "the filter answers until it is done"
+            indexes: list[int] = pickle.loads(piece)
+            return indexes
+
+        yield matching
+        self.send(frames.DONE)
+        self.expect(frames.DONE)
+
+    @contextmanager
+    def _deadline(self, timeout_s: float) -> Iterator[None]:
+        """Kill the process if the block takes longer than this."""
         watch = Timer(timeout_s, self._give_up)
         watch.daemon = True
         watch.start()
         try:
-            has_arrow = bool(self.expect(frames.OPENED))
-            yield Stream(self._rows, self._arrow if has_arrow else None)
+            yield
         finally:
             watch.cancel()
             watch.join()
@@ -181,6 +213,17 @@ def run(
             sql, bootstrap=bootstrap, settings=dict(settings), timeout_s=timeout_s, memory_bytes=memory_bytes
         ) as rows:
             yield rows
+    finally:
+        _give_back(child)
+
+
+@contextmanager
+def run_filter(condition: str, *, timeout_s: float, memory_bytes: int) -> Iterator[RecordFilter]:
+    """Test records with an SQL condition, batch by batch; the timeout is that of one batch."""
+    child = _take()
+    try:
+        with child.run_filter(condition, timeout_s=timeout_s, memory_bytes=memory_bytes) as matching:
+            yield matching
     finally:
         _give_back(child)
 

@@ -30,8 +30,8 @@ except ImportError:
 Read = Callable[..., arrow.Records]
 
 # Most keys and values are text and shown as such; other bytes as DuckDB prints them. The bytes are available too.
-_VIEW: Final = """
-CREATE TEMP VIEW "{name}" AS SELECT topic, partition, "offset", timestamp, timestamp_type,
+VIEW: Final = """
+CREATE TEMP VIEW "{name}" AS SELECT {more}topic, partition, "offset", timestamp, timestamp_type,
     coalesce(TRY(decode(key)), key::VARCHAR) AS key, coalesce(TRY(decode(value)), value::VARCHAR) AS value,
     headers, key AS key_bytes, value AS value_bytes
 FROM "{name}_records"
@@ -40,6 +40,13 @@ FROM "{name}_records"
 
 @contextmanager
 def run(sql: str, bootstrap: str, settings: Mapping[str, str], *, memory_bytes: int) -> Iterator[Stream]:
+    with limited_connection(memory_bytes) as connection:
+        yield _prepared(connection, sql, bootstrap, settings)
+
+
+@contextmanager
+def limited_connection(memory_bytes: int) -> Iterator[Any]:
+    """Open a database without access to files and with limited memory; its errors are raised as QueryError."""
     connection = duckdb.connect(":memory:")
     # DuckDB stays within its own limit by working in smaller steps, so set that one first.
     connection.execute(f"SET memory_limit = '{max(memory_bytes * 3 // 4 // MIB, 1)}MiB'")
@@ -47,7 +54,7 @@ def run(sql: str, bootstrap: str, settings: Mapping[str, str], *, memory_bytes: 
     connection.execute("SET enable_external_access = false; SET TimeZone = 'UTC'; SELECT 1")
     try:
         with memory_limit("duckdb", memory_bytes):
-            yield _prepared(connection, sql, bootstrap, settings)
+            yield connection
     except duckdb.OutOfMemoryException:
         raise too_much_memory(memory_bytes) from None
     except duckdb.Error as error:
@@ -59,7 +66,7 @@ def run(sql: str, bootstrap: str, settings: Mapping[str, str], *, memory_bytes: 
 
 
 def _prepared(connection: Any, sql: str, bootstrap: str, settings: Mapping[str, str]) -> Stream:
-    tree = _tree(connection, sql)
+    tree = parse_select(connection, sql)
     with ClusterClient(Connection(bootstrap, settings)) as cluster:
         _fill_tables(connection, tree, cluster)
     _attach_topics(connection, tree, partial(arrow.read, bootstrap=bootstrap, settings=dict(settings)))
@@ -82,7 +89,8 @@ def _rows(connection: Any, sql: str) -> Stream:
     return Stream(run, arrow_reader)
 
 
-def _tree(connection: Any, sql: str) -> Node:
+def parse_select(connection: Any, sql: str) -> Node:
+    """Return the syntax tree of one SELECT."""
     tree: Node = json.loads(_one(connection, "SELECT json_serialize_sql(?)", [sql.strip().rstrip(";")]))
     if tree.get("error"):
         message = str(tree.get("error_message", ""))
@@ -129,7 +137,7 @@ def _attach_topics(connection: Any, tree: Node, read: Read) -> None:
     """Replace each topic() call by a table of Arrow batches."""
 
     def evaluate(node: Node, kind: str) -> int | None:
-        shell = _tree(connection, "SELECT 1")
+        shell = parse_select(connection, "SELECT 1")
         shell["statements"][0]["node"]["select_list"] = [node]
         expression = _text(connection, shell).removeprefix("SELECT ").strip().rstrip(";")
         milliseconds = f"epoch_ms(({expression})::TIMESTAMPTZ)"
@@ -143,8 +151,8 @@ def _attach_topics(connection: Any, tree: Node, read: Read) -> None:
     for count, call in enumerate(topic_calls(tree, evaluate)):
         name = f"topic_{count}"
         connection.register(f"{name}_records", _records(call, read))
-        connection.execute(_VIEW.format(name=name))
-        shell = _tree(connection, f'SELECT * FROM "{name}"')
+        connection.execute(VIEW.format(name=name, more=""))
+        shell = parse_select(connection, f'SELECT * FROM "{name}"')
         table: Node = shell["statements"][0]["node"]["from_table"]
         table["alias"] = call.alias or "topic"
         call.holder[call.key] = table
