@@ -60,8 +60,8 @@ def add_partitions(admin: "AdminClient", name: str, total: int) -> None:
     wait_all(admin.create_partitions([NewPartitions(name, total)], operation_timeout=REQUEST_TIMEOUT_S))
 
 
-def list_topics(admin: "AdminClient", *, internal: bool) -> list[Row]:
-    """Return a row per topic; internal topics only if `internal` is set."""
+def list_topics(admin: "AdminClient") -> list[Row]:
+    """Return a row per topic."""
     names = sorted(admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics)
     return [
         {
@@ -69,9 +69,9 @@ def list_topics(admin: "AdminClient", *, internal: bool) -> list[Row]:
             "partitions": len(topic.partitions),
             "replication_factor": max((len(partition.replicas) for partition in topic.partitions), default=0),
             "topic_id": str(topic.topic_id),
+            "is_internal": topic.is_internal,
         }
         for name, topic in _describe(admin, names).items()
-        if internal or not topic.is_internal
     ]
 
 

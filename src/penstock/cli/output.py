@@ -56,6 +56,26 @@ def write_rows(rows: Iterable[Sequence[Any]], columns: Sequence[str], format: Fo
     to.write("]\n" if separator == "\n" else "\n]\n")
 
 
+def with_units(rows: Sequence[dict[str, Any]], columns: Iterable[str]) -> None:
+    """Replace byte counts by numbers with a unit, aligned to the right."""
+    for column in columns:
+        texts = ["-" if row[column] is None else render_size(row[column]) for row in rows]
+        width = max(map(len, texts), default=0)
+        for row, text in zip(rows, texts, strict=True):
+            row[column] = text.rjust(width)
+
+
+def render_size(size: float) -> str:
+    """Render a byte count with a binary unit: 512 B, 1.5 KiB."""
+    if size < 1024:
+        return f"{size:.0f} B"
+    for unit in ("KiB", "MiB", "GiB"):
+        size /= 1024
+        if size < 1024:
+            return f"{size:.1f} {unit}"
+    return f"{size / 1024:.1f} TiB"
+
+
 def _json_value(value: object) -> str:
     return _cell(value, absent="")
 

@@ -9,7 +9,7 @@ from penstock.actions import topics as actions
 from penstock.actions.connection import Connection
 from penstock.actions.librdkafka import open_admin
 from penstock.cli.arguments import parse_pairs
-from penstock.cli.output import Format, FormatOption, show
+from penstock.cli.output import Format, FormatOption, show, with_units
 from penstock.cli.skew import EXAMPLE as SKEW_EXAMPLE
 from penstock.cli.skew import skew
 
@@ -67,9 +67,20 @@ def list_topics(
     internal: Annotated[bool, typer.Option("--internal", help="Include internal topics.")] = False,
     format: FormatOption = Format.TABLE,
 ) -> None:
-    """List topics."""
-    rows = actions.list_topics(open_admin(connection), internal=internal)
-    show(rows, ["topic", "partitions", "replication_factor", "topic_id"], format)
+    """List topics with their partitions, replicas and sizes. Internal topics are hidden."""
+    from penstock.actions.cluster.log_dirs import topic_sizes
+
+    listed = actions.list_topics(open_admin(connection))
+    shown = [row for row in listed if internal or not row["is_internal"]]
+    sizes = topic_sizes(connection) if shown else {}
+    for row in shown:
+        found = sizes.get(row["topic"])
+        row.update(size=found and found.leaders, size_on_disk=found and found.replicas)
+    if format is Format.TABLE:
+        with_units(shown, ["size", "size_on_disk"])
+    show(shown, ["topic", "partitions", "replication_factor", "size", "size_on_disk", "topic_id"], format)
+    if format is Format.TABLE and len(shown) < len(listed):
+        print(f"{len(listed) - len(shown)} internal topics are hidden. Pass --internal to show them.", file=sys.stderr)
 
 
 @app.command("describe", epilog="Example: penstock topic describe orders")

@@ -1,8 +1,9 @@
 import csv
 import io
 import json
+from typing import Any
 
-from penstock.cli.output import Format, show
+from penstock.cli.output import Format, show, with_units
 
 ROWS = [
     {"topic": "orders", "partitions": 3, "isr": [1, 2], "internal": False, "left_out": 1},
@@ -39,3 +40,9 @@ def test_a_long_value_stays_on_its_line_in_a_pipe() -> None:
     target = io.StringIO()
     show([{"value": "x" * 5000}], ["value"], Format.TABLE, to=target)
     assert "x" * 5000 in target.getvalue()
+
+
+def test_sizes_have_binary_units_and_are_aligned() -> None:
+    rows: list[dict[str, Any]] = [{"size": 512}, {"size": 1536}, {"size": 5 * 1024**4}, {"size": None}]
+    with_units(rows, ["size"])
+    assert [row["size"] for row in rows] == ["  512 B", "1.5 KiB", "5.0 TiB", "      -"]
