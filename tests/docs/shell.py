@@ -170,6 +170,7 @@ class Shell:
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "PENSTOCK_BOOTSTRAP": f"localhost:{self._ports['9092']}",
+            "XDG_CONFIG_HOME": str(self.folder / "config"),
             "PYTHONUNBUFFERED": "1",
         }
 

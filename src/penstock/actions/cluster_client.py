@@ -153,7 +153,7 @@ def open_cluster(connection: Connection) -> ClusterClient:
 def raise_for_error(error: Any, *, about: str) -> None:
     """Raise if a response carries an error code."""
     if error.value:
-        raise ActionError(f"{about}: {error.name.replace('_', ' ')}.", code=error.name.upper())
+        raise ActionError(f"{about}: {error.name.replace('_', ' ')}.", code=error.name.upper(), about=about)
 
 
 def _connect_to_any(connection: Connection) -> BrokerConnection:

@@ -16,11 +16,16 @@ TRANSPORT: Final = "_TRANSPORT"
 
 
 class ActionError(PenstockError):
-    """An action that failed. The message says what failed and why; `code` lets a front end add the next step."""
+    """An action that failed. The message says what failed and why; `code` lets a front end add the next step.
 
-    def __init__(self, message: str, *, code: str = "") -> None:
+    `about` names the topic or group, if the message is about one. `suggestion` is a sentence with similar names.
+    """
+
+    def __init__(self, message: str, *, code: str = "", about: str = "") -> None:
         super().__init__(message)
         self.code = code
+        self.about = about
+        self.suggestion = ""
 
 
 class ActionErrors(ActionError):
@@ -32,7 +37,7 @@ class ActionErrors(ActionError):
 
 
 def unknown_topic(name: str) -> ActionError:
-    return ActionError(f"Topic '{name}' does not exist.", code=UNKNOWN_TOPIC)
+    return ActionError(f"Topic '{name}' does not exist.", code=UNKNOWN_TOPIC, about=name)
 
 
 def unknown_partition(topic: str, index: int, count: int) -> ActionError:

@@ -89,7 +89,7 @@ def require_existing(groups: Iterable[Group]) -> list[Group]:
         plural = "s" if len(missing) > 1 else ""
         verb = "do" if plural else "does"
         names = ", ".join(f"'{name}'" for name in missing)
-        raise ActionError(f"Group{plural} {names} {verb} not exist.", code=UNKNOWN_GROUP)
+        raise ActionError(f"Group{plural} {names} {verb} not exist.", code=UNKNOWN_GROUP, about=missing[0])
     return found
 
 

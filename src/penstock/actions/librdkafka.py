@@ -72,4 +72,4 @@ def wait_all(futures: Mapping[str, "Future[T]"], *, done: Callable[[str], None] 
 def action_error(error: "KafkaError", *, about: str = "") -> ActionError:
     """Convert an error of librdkafka."""
     message = (error.str() or error.name()).strip().rstrip(".")
-    return ActionError(f"{about}: {message}." if about else f"{message}.", code=error.name())
+    return ActionError(f"{about}: {message}." if about else f"{message}.", code=error.name(), about=about)

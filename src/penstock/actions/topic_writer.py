@@ -93,4 +93,6 @@ class TopicWriter:
         if self.failed:
             reasons = " ".join(self._errors) or "The request timed out."
             code = next((error.code for error in self._errors.values()), TIMED_OUT)
-            raise ActionError(f"{self.failed} of {self.sent} records were not written. {reasons}", code=code)
+            raise ActionError(
+                f"{self.failed} of {self.sent} records were not written. {reasons}", code=code, about=self._topic
+            )

@@ -1,5 +1,6 @@
 """penstock config: get, set and unset the configuration of topics and brokers."""
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
@@ -7,8 +8,10 @@ import typer
 from penstock.actions.configs import ConfigEntry, Resource, ResourceType, alter_config, describe_config
 from penstock.actions.connection import Connection
 from penstock.cli.arguments import parse_pairs
+from penstock.cli.completion import complete_topic
 from penstock.cli.errors import CommandError
 from penstock.cli.output import Format, FormatOption, show
+from penstock.cli.suggestions import did_you_mean
 
 app = typer.Typer(
     help="Get and set the configuration of topics and brokers.",
@@ -16,7 +19,10 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-TopicOption = Annotated[str | None, typer.Option("--topic", "-t", metavar="NAME", help="Configuration of a topic.")]
+TopicOption = Annotated[
+    str | None,
+    typer.Option("--topic", "-t", metavar="NAME", help="Configuration of a topic.", autocompletion=complete_topic),
+]
 BrokerOption = Annotated[str | None, typer.Option("--broker", metavar="ID", help="Configuration of one broker.")]
 ClusterOption = Annotated[bool, typer.Option("--cluster", help="Configuration of all brokers.")]
 
@@ -38,9 +44,7 @@ def get(
     entries = describe_config(connection, _resource(topic, broker, cluster))
     unknown = [name for name in names or [] if name not in entries]
     if unknown:
-        raise CommandError(
-            f"Unknown option '{', '.join(unknown)}'. Run 'penstock config get --all' to list the options."
-        )
+        raise CommandError(_describe_unknown(unknown, entries))
     rows = [_row(entry) for name, entry in sorted(entries.items()) if not names or name in names]
     shown = rows if names or all_options else [row for row in rows if row["source"] != "default"]
     show(shown, ["option", "value", "source", "read_only"], format)
@@ -87,6 +91,12 @@ def _resource(topic: str | None, broker: str | None, cluster: bool) -> Resource:
             raise CommandError(f"Invalid broker id '{broker}': expected a number.")
         return Resource(ResourceType.BROKER, broker)
     return Resource(ResourceType.CLUSTER)
+
+
+def _describe_unknown(names: list[str], known: Iterable[str]) -> str:
+    meant = did_you_mean(names[0], known)
+    listed = "Run 'penstock config get --all' to list the options."
+    return " ".join(filter(None, (f"Unknown option '{', '.join(names)}'.", meant, listed)))
 
 
 def _row(entry: ConfigEntry) -> dict[str, Any]:

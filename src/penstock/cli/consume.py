@@ -16,6 +16,7 @@ from penstock.actions.positions import Earliest, Latest, Position, parse_positio
 from penstock.actions.record_format import LineFormat, LineRecord, TextLayout, render_json_line, render_text_line
 from penstock.actions.terminal_text import escape_for_terminal, escape_json_for_terminal
 from penstock.actions.topic_reader import Isolation, TopicReader, open_consumer
+from penstock.cli.completion import complete_group, complete_topic
 from penstock.cli.errors import CommandError
 
 if TYPE_CHECKING:
@@ -31,7 +32,9 @@ Select = Callable[[Sequence[LineRecord]], Sequence[LineRecord]]
 
 def consume(
     connection: Connection,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic to read.", show_default=False)],
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC", help="Topic to read.", show_default=False, autocompletion=complete_topic)
+    ],
     start: Annotated[
         str,
         typer.Option(
@@ -53,6 +56,7 @@ def consume(
             "--group",
             "-g",
             metavar="GROUP",
+            autocompletion=complete_group,
             help="Join this group and commit what was printed; --from applies where it has no committed offset.",
         ),
     ] = None,

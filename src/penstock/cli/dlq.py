@@ -14,6 +14,7 @@ from penstock.actions.connection import Connection
 from penstock.actions.librdkafka import open_admin
 from penstock.actions.positions import Earliest, parse_position
 from penstock.actions.topic_reader import Isolation, TopicReader, open_consumer
+from penstock.cli.completion import complete_topic
 from penstock.cli.output import Format, FormatOption, show
 from penstock.cli.progress import Progress
 
@@ -35,7 +36,10 @@ NEW = "new"
 Name = Annotated[
     str,
     typer.Argument(
-        metavar="TOPIC", help=f"Dead-letter topic, or its source topic without {SUFFIX}.", show_default=False
+        autocompletion=complete_topic,
+        metavar="TOPIC",
+        help=f"Dead-letter topic, or its source topic without {SUFFIX}.",
+        show_default=False,
     ),
 ]
 ErrorOption = Annotated[

@@ -15,6 +15,7 @@ from penstock.actions.connection import Connection
 from penstock.actions.librdkafka import open_admin
 from penstock.actions.offset_reset import ShiftBy, Target, parse_topic_partitions, plan_reset
 from penstock.actions.positions import AtOffset, AtTime, Earliest, Latest, parse_time
+from penstock.cli.completion import complete_group, complete_topic
 from penstock.cli.errors import CommandError
 from penstock.cli.output import Format, FormatOption, show
 
@@ -24,7 +25,10 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-Names = Annotated[list[str], typer.Argument(metavar="GROUP...", help="Group names.", show_default=False)]
+Names = Annotated[
+    list[str],
+    typer.Argument(metavar="GROUP...", help="Group names.", show_default=False, autocompletion=complete_group),
+]
 LAG = ["group", "topic", "partition", "committed", "end", "lag", "client_id", "host", "member"]
 TOTALS = ["group", "state", "members", "partitions", "lag"]
 DESCRIBED = ["group", "state", "type", "assignor", "coordinator", "member", "instance", "client_id", "host"]
@@ -72,9 +76,17 @@ def lag(
     connection: Connection,
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[GROUP]...", help="Group names; all groups by default.", show_default=False),
+        typer.Argument(
+            metavar="[GROUP]...",
+            help="Group names; all groups by default.",
+            show_default=False,
+            autocompletion=complete_group,
+        ),
     ] = None,
-    topic: Annotated[list[str] | None, typer.Option("--topic", "-t", help="Only this topic. Repeatable.")] = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", "-t", help="Only this topic. Repeatable.", autocompletion=complete_topic),
+    ] = None,
     totals: Annotated[bool, typer.Option("--totals", help="Show one row per group instead of per partition.")] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Repeat until Ctrl-C.")] = False,
     every: Annotated[float, typer.Option("--every", min=0.1, metavar="SECONDS", help="Interval of --watch.")] = 2.0,
@@ -104,13 +116,16 @@ def lag(
 @app.command("reset", epilog="Example: penstock group reset billing --topic orders:0,2 --to-datetime 1h --execute")
 def reset(
     connection: Connection,
-    name: Annotated[str, typer.Argument(metavar="GROUP", help="Group name.", show_default=False)],
+    name: Annotated[
+        str, typer.Argument(metavar="GROUP", help="Group name.", show_default=False, autocompletion=complete_group)
+    ],
     topic: Annotated[
         list[str] | None,
         typer.Option(
             "--topic",
             "-t",
             metavar="TOPIC[:0,1]",
+            autocompletion=complete_topic,
             help="Only this topic, or these partitions of it. Repeatable.",
             show_default="all with committed offsets",
         ),

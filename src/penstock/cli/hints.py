@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from penstock.actions.errors import CONNECTION_REFUSED, UNKNOWN_HOST, UNKNOWN_NODE, ActionError, ActionErrors
+from penstock.actions.profiles import UNKNOWN_PROFILE
 
 _DIAGNOSE: Final = "Run 'penstock doctor' to find the cause."
 _LIST_TOPICS: Final = "Run 'penstock topic list' to list the topics."
@@ -14,6 +15,7 @@ _RETRY: Final = "Try again later."
 HINTS: Final[Mapping[str, str]] = {
     CONNECTION_REFUSED: "Start a broker with 'penstock start' or pass another address with --bootstrap.",
     UNKNOWN_HOST: "Check the host name in --bootstrap.",
+    UNKNOWN_PROFILE: "Run 'penstock profile list' to list the profiles.",
     UNKNOWN_NODE: "Run 'penstock cluster nodes' to list the nodes.",
     "MISSING_REPLAY_TARGET": "Create the topic again, or pass another topic with --to.",
     "NO_DEAD_LETTER_TOPIC": "Run 'penstock dlq list' to list the dead-letter topics.",
@@ -55,8 +57,7 @@ HINTS: Final[Mapping[str, str]] = {
 
 
 def describe(error: ActionError) -> str:
-    """Return the message of an error, followed by what to do next."""
+    """Return the message of an error, followed by similar names and by what to do next."""
     if isinstance(error, ActionErrors):
         return " | ".join(describe(each) for each in error.errors)
-    hint = HINTS.get(error.code)
-    return f"{error} {hint}" if hint else str(error)
+    return " ".join(filter(None, (str(error), error.suggestion, HINTS.get(error.code))))

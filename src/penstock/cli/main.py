@@ -24,6 +24,7 @@ from penstock.cli import (
     log,
     pipeline,
     produce,
+    profile,
     quota,
     sql,
     start,
@@ -51,6 +52,7 @@ app.add_typer(dlq.app, name="dlq")
 app.add_typer(txn.app, name="txn")
 app.add_typer(config.app, name="config")
 app.add_typer(quota.app, name="quota")
+app.add_typer(profile.app, name="profile")
 app.add_typer(log.app, name="log")
 app.add_typer(pipeline.app, name="pipeline")
 app.command(

@@ -20,6 +20,7 @@ from penstock.actions.errors import ActionError
 from penstock.actions.record_format import LineFormat, LineRecord, parse_json_line, parse_text_line
 from penstock.actions.topic_writer import TopicWriter
 from penstock.cli.arguments import parse_pairs
+from penstock.cli.completion import complete_topic
 from penstock.cli.errors import CommandError
 from penstock.cli.progress import Progress
 
@@ -46,7 +47,10 @@ class Acks(StrEnum):
 
 def produce(
     connection: Connection,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic to write to.", show_default=False)],
+    topic: Annotated[
+        str,
+        typer.Argument(metavar="TOPIC", help="Topic to write to.", show_default=False, autocompletion=complete_topic),
+    ],
     key_separator: Annotated[
         str | None,
         typer.Option("--key-separator", "-k", metavar="TEXT", help="Text that ends the key in each line."),

@@ -8,6 +8,7 @@ from penstock.actions.connection import Connection
 from penstock.actions.positions import parse_duration_ms
 from penstock.actions.skew.advice import advise, render_key
 from penstock.actions.skew.measurement import measure_partitions, observe, partition_rows, sample_keys
+from penstock.cli.completion import complete_topic
 from penstock.cli.output import Format, FormatOption, show
 from penstock.cli.progress import Progress
 
@@ -17,7 +18,9 @@ PARTITION_COLUMNS = ["partition", "records", "recent", "recent_share", "bytes", 
 
 def skew(
     connection: Connection,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic name.", show_default=False)],
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC", help="Topic name.", show_default=False, autocompletion=complete_topic)
+    ],
     since: Annotated[
         str, typer.Option("--since", metavar="DURATION", help="Age up to which records are recent: 15m, 1h, 7d.")
     ] = "1h",

@@ -9,6 +9,7 @@ from penstock.actions import topics as actions
 from penstock.actions.connection import Connection
 from penstock.actions.librdkafka import open_admin
 from penstock.cli.arguments import parse_pairs
+from penstock.cli.completion import complete_topic
 from penstock.cli.output import Format, FormatOption, show, with_units
 from penstock.cli.skew import EXAMPLE as SKEW_EXAMPLE
 from penstock.cli.skew import skew
@@ -19,7 +20,10 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Topic names.", show_default=False)]
+Names = Annotated[
+    list[str],
+    typer.Argument(metavar="TOPIC...", help="Topic names.", show_default=False, autocompletion=complete_topic),
+]
 DESCRIBED = ["topic", "partition", "leader", "replicas", "isr", "earliest", "latest", "records"]
 
 
@@ -106,7 +110,9 @@ def delete(connection: Connection, names: Names) -> None:
 @app.command("add-partitions", epilog="Example: penstock topic add-partitions orders --partitions 6")
 def add_partitions(
     connection: Connection,
-    name: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic name.", show_default=False)],
+    name: Annotated[
+        str, typer.Argument(metavar="TOPIC", help="Topic name.", show_default=False, autocompletion=complete_topic)
+    ],
     partitions: Annotated[int, typer.Option("--partitions", "-p", help="New total number of partitions.")],
 ) -> None:
     """Add partitions to a topic.

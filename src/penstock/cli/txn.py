@@ -8,6 +8,7 @@ import typer
 
 from penstock.actions.connection import Connection
 from penstock.actions.positions import parse_duration_ms
+from penstock.cli.completion import complete_topic
 from penstock.cli.errors import CommandError
 from penstock.cli.output import Format, FormatOption, show
 
@@ -87,7 +88,10 @@ def abort(
         typer.Argument(metavar="[ID]", help="Transactional id whose open transaction to abort; fences its producer."),
     ] = None,
     topic: Annotated[
-        str | None, typer.Option("--topic", "-t", help="Topic of a hanging transaction, instead of an id.")
+        str | None,
+        typer.Option(
+            "--topic", "-t", help="Topic of a hanging transaction, instead of an id.", autocompletion=complete_topic
+        ),
     ] = None,
     partition: Annotated[
         int | None, typer.Option("--partition", "-p", min=0, help="Partition of the hanging transaction.")
@@ -117,7 +121,10 @@ def abort(
 def find_hanging(
     connection: Connection,
     topic: Annotated[
-        list[str] | None, typer.Option("--topic", "-t", help="Only this topic. Repeatable.", show_default="all")
+        list[str] | None,
+        typer.Option(
+            "--topic", "-t", help="Only this topic. Repeatable.", show_default="all", autocompletion=complete_topic
+        ),
     ] = None,
     partition: Annotated[
         int | None, typer.Option("--partition", "-p", min=0, help="Only this partition of the topics.")

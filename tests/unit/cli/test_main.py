@@ -56,6 +56,11 @@ COMMANDS = [
     "quota list",
     "quota set",
     "quota remove",
+    "profile list",
+    "profile show",
+    "profile use",
+    "profile set",
+    "profile remove",
     "log accept-loss",
     "log dump",
     "log verify",
@@ -63,7 +68,9 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize("command", ["", "topic", "group", "dlq", "txn", "config", "quota", "log", *COMMANDS])
+@pytest.mark.parametrize(
+    "command", ["", "topic", "group", "dlq", "txn", "config", "quota", "profile", "log", *COMMANDS]
+)
 def test_every_command_has_help_with_an_example(command: str) -> None:
     result = CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "200"})
     assert result.exit_code == 0

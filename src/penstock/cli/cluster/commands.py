@@ -10,6 +10,7 @@ from penstock.actions.addresses import DEFAULT_PORT
 from penstock.actions.cluster import config_files
 from penstock.actions.connection import Connection
 from penstock.cli.arguments import parse_list, parse_pairs
+from penstock.cli.completion import complete_topic
 from penstock.cli.errors import CommandError
 from penstock.cli.output import Format, FormatOption, show
 
@@ -145,7 +146,9 @@ def quorum(connection: Connection, format: FormatOption = Format.TABLE) -> None:
 @app.command("move", epilog="Example: penstock cluster move orders --partition 0 --to 2,3,1")
 def move(
     connection: Connection,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic name.", show_default=False)],
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC", help="Topic name.", show_default=False, autocompletion=complete_topic)
+    ],
     to: Annotated[
         str, typer.Option("--to", metavar="N,N,N", help="Node ids of the replicas; the first is the preferred leader.")
     ],

@@ -1,0 +1,60 @@
+import pytest
+
+from penstock.actions.connection import Connection
+from penstock.actions.errors import ActionError, ActionErrors, unknown_topic
+from penstock.cli import suggestions
+from penstock.cli.hints import describe
+from penstock.cli.suggestions import add_suggestion, did_you_mean
+
+NOWHERE = Connection("localhost:1")
+
+
+@pytest.fixture(autouse=True)
+def names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suggestions, "topic_names", lambda connection: ["orders", "payments", "Orders.DLQ"])
+    monkeypatch.setattr(suggestions, "group_names", lambda connection: ["billing"])
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("ordrs", "Did you mean 'orders'?"),
+        ("ORDERS", "Did you mean 'orders'?"),
+        ("orders.dlq", "Did you mean 'Orders.DLQ'?"),
+        ("zzz", ""),
+        ("orders", ""),
+    ],
+)
+def test_only_similar_names_are_suggested(name: str, expected: str) -> None:
+    known = ["orders", "payments"] + (["Orders.DLQ"] if "." in name else [])
+    assert did_you_mean(name, known) == expected
+
+
+def test_an_unknown_topic_is_answered_with_a_similar_one() -> None:
+    error = unknown_topic("ordrs")
+    add_suggestion(error, NOWHERE)
+    assert describe(error) == (
+        "Topic 'ordrs' does not exist. Did you mean 'orders'? Run 'penstock topic list' to list the topics."
+    )
+
+
+def test_each_of_several_errors_gets_its_suggestion() -> None:
+    errors = ActionErrors([unknown_topic("paymets"), ActionError("gone", code="GROUP_ID_NOT_FOUND", about="biling")])
+    add_suggestion(errors, NOWHERE)
+    assert [each.suggestion for each in errors.errors] == ["Did you mean 'payments'?", "Did you mean 'billing'?"]
+
+
+def test_an_unknown_topic_setting_is_answered_with_a_similar_one() -> None:
+    error = ActionError("orders: Unknown topic config name: retention.m.", code="INVALID_CONFIG", about="orders")
+    add_suggestion(error, NOWHERE)
+    assert error.suggestion == "Did you mean 'retention.ms'?"
+
+
+def test_a_failed_search_leaves_the_error_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(connection: Connection) -> list[str]:
+        raise OSError("unreachable")
+
+    monkeypatch.setattr(suggestions, "topic_names", fail)
+    error = unknown_topic("ordrs")
+    add_suggestion(error, NOWHERE)
+    assert error.suggestion == ""
