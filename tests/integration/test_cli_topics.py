@@ -29,7 +29,7 @@ def test_internal_topics_are_hidden_unless_asked_for(group_broker: Broker, fill:
     topic = fill([(None, "x")])
     assert run(group_broker, "consume", topic, "--group", topic).out == "x\n"
     listed = run(group_broker, "topic", "list")
-    assert "__consumer_offsets" not in listed.out and "internal topics are hidden" in listed.err
+    assert "__consumer_offsets" not in listed.out and "Internal topics are hidden" in listed.err
     assert "__consumer_offsets" in run(group_broker, "topic", "list", "--internal").out
 
 

@@ -8,8 +8,6 @@ import contextlib
 import json
 import os
 import stat
-import tempfile
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -87,6 +85,8 @@ def load(path: Path) -> Profiles:
 
 def parse(text: str, path: Path) -> Profiles:
     """Parse the content of the file at a path."""
+    import tomllib  # commands without a configuration file start faster without it
+
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -121,7 +121,7 @@ def _parse_profile(name: str, table: Any, path: Path) -> Profile:
 
 def render(profiles: Profiles) -> str:
     """Return the content of the file."""
-    lines = ["# Profiles of the penstock command. 'penstock profile set' rewrites this file."]
+    lines = ["# The profiles of the penstock command, which rewrites this file when it changes one."]
     if profiles.current is not None:
         lines.append(f"current = {_quoted(profiles.current)}")
     for name, profile in sorted(profiles.by_name.items()):
@@ -138,6 +138,8 @@ def render(profiles: Profiles) -> str:
 
 def save(path: Path, profiles: Profiles) -> None:
     """Replace the file as a whole; only the user can read it."""
+    import tempfile
+
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         # A new file of this kind has the mode 0600.

@@ -12,6 +12,7 @@ import typer
 from penstock import __version__
 from penstock.actions.errors import ActionError
 from penstock.cli import (
+    bench,
     cluster,
     config,
     connection_options,
@@ -61,6 +62,7 @@ app.command(
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
 )(demo.demo)
 app.command("sql", epilog=sql.EXAMPLE)(sql.sql)
+app.command("bench", epilog=bench.EXAMPLE)(bench.bench)
 app.command("doctor", epilog=doctor.EXAMPLE)(doctor.doctor)
 
 connection_options.add_to(app)

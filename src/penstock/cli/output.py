@@ -87,7 +87,7 @@ def _show_table(rows: Sequence[Row], columns: Sequence[str], target: TextIO) -> 
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        numbers = [isinstance(row.get(column), int) for row in rows]
+        numbers = [isinstance(row.get(column), int | float) for row in rows]
         table.add_column(column.replace("_", " "), justify="right" if any(numbers) else "left", overflow="fold")
     for row in rows:
         # Text, not str: rich parses square brackets in a str as markup.

@@ -84,7 +84,9 @@ def list_topics(
         with_units(shown, ["size", "size_on_disk"])
     show(shown, ["topic", "partitions", "replication_factor", "size", "size_on_disk", "topic_id"], format)
     if format is Format.TABLE and len(shown) < len(listed):
-        print(f"{len(listed) - len(shown)} internal topics are hidden. Pass --internal to show them.", file=sys.stderr)
+        print(
+            f"Internal topics are hidden ({len(listed) - len(shown)}). Pass --internal to show them.", file=sys.stderr
+        )
 
 
 @app.command("describe", epilog="Example: penstock topic describe orders")

@@ -31,6 +31,7 @@ COMMANDS = [
     "cluster remove",
     "cluster rebalance",
     "demo",
+    "bench",
     "sql",
     "pipeline run",
     "pipeline replay",
