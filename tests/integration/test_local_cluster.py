@@ -10,7 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
+from penstock.actions.port_owner import describe_owner
+from tests.integration.command import penstock
 from tests.support.eventually import eventually
 from tests.support.ports import adjacent_ports, answers
 
@@ -109,3 +112,61 @@ def test_a_broker_stops_at_the_end_of_its_input_if_asked_to(tmp_path: Path) -> N
     assert process.stdout.readline().startswith("ready ")
     process.communicate(timeout=60)
     assert process.returncode == 0
+
+
+def listener_pid(port: int) -> str:
+    return describe_owner(port)
+
+
+def test_a_restart_replaces_the_process_of_a_node(tmp_path: Path, start: Start) -> None:
+    (port,) = adjacent_ports(1)
+    at = ("--data", str(tmp_path / "cluster"))
+    assert "contains no cluster" in penstock("cluster", "restart", *at).err
+    start("cluster", "start", "--nodes", "1", "--port", str(port), folder=tmp_path)
+    before = listener_pid(port)
+    restarted = penstock("cluster", "restart", *at)
+    assert restarted.code == 0, restarted.err
+    assert restarted.out.startswith("node 1 restarted and in sync after ")
+    assert answers(port) and listener_pid(port) != before
+    assert not (tmp_path / "cluster" / "restart").exists()
+    assert penstock("cluster", "stop", *at).code == 0
+    assert "No cluster is running" in penstock("cluster", "restart", *at).err
+
+
+@pytest.mark.slow
+def test_a_node_that_does_not_come_back_ends_the_restart(tmp_path: Path, start: Start) -> None:
+    (port,) = adjacent_ports(1)
+    start("cluster", "start", "--nodes", "1", "--port", str(port), "--restart", folder=tmp_path)
+    config = tmp_path / "cluster" / "node-1.properties"
+    kept = config.read_text()
+    config.write_text(f"{kept}num.partitons=3\n")
+    restarted = run("cluster", "restart", folder=tmp_path)
+    assert restarted.returncode == 1
+    assert "Node 1 was not restarted" in restarted.stderr and "num.partitons" in restarted.stderr
+    config.write_text(kept)
+    eventually(lambda: answers(port), what="the start of the node with its repaired file")
+
+
+@pytest.mark.slow
+def test_a_rolling_restart_loses_no_write(tmp_path: Path, start: Start) -> None:
+    ports = adjacent_ports(3)
+    start("cluster", "start", "--nodes", "3", "--port", str(ports[0]), folder=tmp_path)
+    bootstrap = ",".join(f"localhost:{port}" for port in ports)
+    assert run("topic", "create", "kept", "-p", "3", "--bootstrap", bootstrap, folder=tmp_path).returncode == 0
+    before = [listener_pid(port) for port in ports]
+    failed: list[str] = []
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True, "linger.ms": 5})
+    command = [*PENSTOCK, "cluster", "restart"]
+    restart = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    sent = 0
+    while restart.poll() is None:
+        producer.produce("kept", str(sent), on_delivery=lambda error, _: failed.append(str(error)) if error else None)
+        sent += 1
+        producer.poll(0.01)
+    out, err = restart.communicate()
+    assert producer.flush(60) == 0 and failed == []
+    assert restart.returncode == 0, err
+    assert sorted(line.split()[1] for line in out.splitlines()) == ["1", "2", "3"]
+    assert all(old != new for old, new in zip(before, map(listener_pid, ports), strict=True))
+    consumed = run("consume", "kept", "--bootstrap", bootstrap, folder=tmp_path).stdout.split()
+    assert sorted(map(int, consumed)) == list(range(sent))

@@ -22,6 +22,7 @@ COMMANDS = [
     "consume",
     "cluster start",
     "cluster stop",
+    "cluster restart",
     "cluster init",
     "cluster status",
     "cluster nodes",

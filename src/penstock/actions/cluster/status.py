@@ -117,6 +117,12 @@ def quorum_rows(connection: Connection) -> tuple[str, list[Row]]:
     return f"leader {state.leader}, epoch {state.epoch}, high watermark {state.high_watermark}", rows
 
 
+def active_controller(connection: Connection) -> int:
+    """Return the active controller, or -1 if the cluster does not tell."""
+    with open_cluster(connection) as cluster:
+        return _active_controller(cluster)
+
+
 def _active_controller(cluster: ClusterClient) -> int:
     """Return the leader of the metadata quorum. The controller in Metadata is any node that forwards changes."""
     try:

@@ -82,6 +82,18 @@ def stop(data: DataOption = Path("./cluster")) -> None:
     print(f"stopped the cluster in {data} (process {pid})")
 
 
+@app.command("restart", epilog="Example: penstock cluster restart --data ./cluster")
+def restart(data: DataOption = Path("./cluster")) -> None:
+    """Restart the nodes of a local cluster one by one, each after the previous one is in sync."""
+    from penstock.cli.cluster.restart import restart_cluster
+
+    nodes = config_files.read(data)
+    if not nodes:
+        raise CommandError(f"{data} contains no cluster. Pass the folder of a running one with --data.")
+    connection = Connection(",".join(node.address for node in nodes))
+    restart_cluster(data, nodes, connection, report=lambda line: print(line, flush=True))
+
+
 @app.command("init", epilog="Example: penstock cluster init --hosts alpha,beta,gamma --data ./configuration")
 def init(
     hosts: Annotated[

@@ -1,7 +1,8 @@
 """The supervisor of a local cluster: runs its nodes as child processes until a signal ends it.
 
 Prints one `ready` line with all addresses when every node is ready. The log of a node goes to a file next to its data.
-A node that exits is reported and, with --restart, started again with exponential backoff.
+A node that exits is reported and, with --restart, started again with exponential backoff. `penstock cluster restart`
+asks it to restart a node (restart.py).
 """
 
 import signal
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from penstock.actions.cluster.config_files import NodePlan
 from penstock.cli.cluster.local import running_cluster
+from penstock.cli.cluster.restart import answer_request, read_request
 from penstock.cli.errors import CommandError
 from penstock.cli.lifetime import on_stop_signal
 
@@ -91,13 +93,15 @@ class Child:
 def run(folder: Path, nodes: Sequence[NodePlan], *, restart: bool, options: Sequence[str] = ()) -> None:
     """Run the nodes of the cluster in a folder until a signal or `penstock cluster stop`."""
     with running_cluster(folder):
-        _run(nodes, restart=restart, options=options)
+        _run(folder, nodes, restart=restart, options=options)
 
 
-def _run(nodes: Sequence[NodePlan], *, restart: bool, options: Sequence[str]) -> None:
+def _run(folder: Path, nodes: Sequence[NodePlan], *, restart: bool, options: Sequence[str]) -> None:
     children = [Child(node, options) for node in nodes]
     stopping = threading.Event()
     on_stop_signal(stopping.set)
+    # A request of a command that was killed.
+    answer_request(folder, problem=None)
     try:
         for child in children:
             child.start()
@@ -105,6 +109,7 @@ def _run(nodes: Sequence[NodePlan], *, restart: bool, options: Sequence[str]) ->
         if not stopping.is_set():
             print(f"ready {','.join(node.address for node in nodes)}", flush=True)
         while not stopping.wait(POLL_S):
+            _restart_on_request(folder, children, stopping)
             _restart_exited(children, restart=restart)
             if not any(child.is_running or child.restart_at is not None for child in children):
                 raise CommandError(f"All nodes have exited. The last log line is: {children[-1].last_log_line()}")
@@ -124,6 +129,26 @@ def _wait_ready(children: Sequence[Child], stopping: threading.Event) -> None:
                 f"Node {late} was not ready within {READY_S_MAX:.0f} s. See the logs in {children[0].log.parent}."
             )
         time.sleep(POLL_S / 2)
+
+
+def _restart_on_request(folder: Path, children: Sequence[Child], stopping: threading.Event) -> None:
+    """Restart the node that `penstock cluster restart` asks for."""
+    wanted = read_request(folder)
+    if wanted is None:
+        return
+    child = next((child for child in children if child.node.node_id == wanted), None)
+    if child is None:
+        answer_request(folder, problem=f"the cluster has no node {wanted}.")
+        return
+    child.terminate()
+    child.wait(time.monotonic() + STOP_S_MAX)
+    child.start()
+    try:
+        _wait_ready([child], stopping)
+    except CommandError as error:
+        answer_request(folder, problem=str(error))
+    else:
+        answer_request(folder, problem=None)
 
 
 def _restart_exited(children: Sequence[Child], *, restart: bool) -> None:
