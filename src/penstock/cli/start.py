@@ -4,6 +4,7 @@ Prints `ready HOST:PORT` once, when clients can connect. The node itself is in n
 """
 
 import contextlib
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +18,7 @@ from penstock.cli.log_format import LogFormat
 
 if TYPE_CHECKING:
     from penstock.config.settings import BrokerSettings
+    from penstock.ports.service_manager import ServiceManager
 
 EXAMPLE = "Example: penstock start --data ./data --port 9092 --set num.partitions=3"
 DEFAULT_PORT = 9092
@@ -143,8 +145,10 @@ async def _serve(settings: "BrokerSettings") -> None:
         real_instruments,
     )
     from penstock.ports.real.process import settle_memory
+    from penstock.ports.real.service_manager import NotifySocket
 
     _allow_many_files()
+    manager = NotifySocket.from_environment(os.environ)
     stop_requested = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in stop_signals():
@@ -161,17 +165,21 @@ async def _serve(settings: "BrokerSettings") -> None:
         instruments=real_instruments(disk, network),
     )
     stop = asyncio.ensure_future(stop_requested.wait())
+    alive = asyncio.ensure_future(_stay_alive(manager))
     try:
+        manager.starting("recovering logs and joining the metadata quorum")
         starting = asyncio.ensure_future(node.start())
         await asyncio.wait((starting, stop), return_when=asyncio.FIRST_COMPLETED)
         if not starting.done():
             # Startup waits for the quorum without a limit.
+            manager.stopping()
             starting.cancel()
             await asyncio.gather(starting, return_exceptions=True)
             return
         await starting
         settle_memory()
         print(f"ready {node.bootstrap}", flush=True)
+        manager.ready(f"listening on {node.bootstrap}")
         broken = asyncio.ensure_future(node.broken.wait())
         await asyncio.wait((broken, stop), return_when=asyncio.FIRST_COMPLETED)
         if broken.done():
@@ -180,11 +188,22 @@ async def _serve(settings: "BrokerSettings") -> None:
                 "The node stopped because its disk failed. Check its log, repair the disk, then start it again."
             )
         broken.cancel()
+        manager.stopping()
         await node.stop()
     finally:
+        alive.cancel()
         stop.cancel()
         network.stop()
         disk.stop()
+
+
+async def _stay_alive(manager: "ServiceManager") -> None:
+    """Tell the service manager that the event loop runs, twice in the time that it allows."""
+    import asyncio
+
+    while manager.watchdog_s is not None:
+        manager.alive()
+        await asyncio.sleep(manager.watchdog_s / 2)
 
 
 def _allow_many_files() -> None:

@@ -77,8 +77,8 @@ def _restart_node(folder: Path, node_id: int) -> None:
                 raise CommandError(f"The cluster stopped while node {node_id} was restarted. See the logs in {folder}.")
             if time.monotonic() > deadline:
                 raise CommandError(
-                    f"Node {node_id} was not restarted within {RESTART_S_MAX:.0f} s. See node-{node_id}.log in {folder}. A "
-                    "cluster that was started by an older release must be stopped and started."
+                    f"Node {node_id} was not restarted within {RESTART_S_MAX:.0f} s. See the logs in {folder}. "
+                    "A cluster that was started by an older release must be stopped and started."
                 )
             time.sleep(_POLL_S)
         if answer is not None:
