@@ -17,7 +17,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: abuse chaos failover fuzz crash diff sim help run setup test test-all flaky coverage check format bench bench-cluster bench-spark spark-chaos docs docs-site lock release-check clean
+.PHONY: abuse chaos failover fuzz crash diff sim help run setup test test-all flaky coverage check format bench bench-cluster bench-spark spark-chaos docs docs-site lock release-check container-check clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -111,6 +111,9 @@ spark-chaos: $(DEV_READY) ## Kill Spark workers, the driver and cluster nodes du
 
 release-check: $(DEV_READY) ## Build both distributions, install them outside the clone, and test them
 	@$(BIN)/python scripts/release_check.py
+
+container-check: $(DEV_READY) ## Run the steps of the container image in an empty directory, and use the result
+	@$(BIN)/python scripts/container_check.py
 
 # The locks hold for every supported Python and name no registry, so they work behind a mirror too.
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --no-emit-package penstock-client
