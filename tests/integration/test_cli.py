@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.testing import Broker
-from tests.integration.command import COMMAND, Outcome, penstock
+from tests.support.command import COMMAND, Outcome, penstock
 
 _numbers = itertools.count(1)
 

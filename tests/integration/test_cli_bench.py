@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from penstock.testing import Broker
-from tests.integration.command import COMMAND, penstock
 from tests.integration.conftest import Fill
+from tests.support.command import COMMAND, penstock
 
 
 def topics(broker: Broker) -> set[str]:

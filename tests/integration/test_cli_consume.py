@@ -10,8 +10,8 @@ from confluent_kafka import Consumer
 
 from penstock.sqlview import isolated
 from penstock.testing import Broker
-from tests.integration.command import COMMAND, penstock
 from tests.integration.conftest import Fill
+from tests.support.command import COMMAND, penstock
 from tests.support.eventually import eventually
 
 

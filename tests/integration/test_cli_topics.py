@@ -5,8 +5,8 @@ import subprocess
 import sys
 
 from penstock.testing import Broker
-from tests.integration.command import Outcome, penstock
 from tests.integration.conftest import Fill
+from tests.support.command import Outcome, penstock
 
 
 def run(broker: Broker, *words: str) -> Outcome:

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.testing import Broker
-from tests.integration.command import Outcome, penstock
+from tests.support.command import Outcome, penstock
 from tests.support.transaction_wire import Wire
 
 _numbers = itertools.count(1)

@@ -21,7 +21,7 @@ from penstock.coordinator.keys import partition_of
 from penstock.groups.errors import UnknownMemberId
 from penstock.model.topic import CONSUMER_OFFSETS
 from penstock.wire.api import ApiKey
-from tests.integration.command import penstock
+from tests.support.command import penstock
 from tests.support.eventually import eventually
 from tests.support.penstock_cluster import PenstockCluster
 from tests.support.sharing import Sharing

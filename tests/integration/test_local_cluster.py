@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 
 from penstock.actions.port_owner import describe_owner
-from tests.integration.command import penstock
+from tests.support.command import penstock
 from tests.support.eventually import eventually
 from tests.support.ports import adjacent_ports, answers
 
