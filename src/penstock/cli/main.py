@@ -77,6 +77,9 @@ def root(version: Annotated[bool, typer.Option("--version", help="Show the versi
 
 
 def main() -> None:
+    # kio builds test strategies for its types if hypothesis is installed, which takes longer than most commands and
+    # leaves a folder in the working directory.
+    sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
     try:
         app()
     except ActionError as error:

@@ -129,10 +129,6 @@ def build_overrides(
 
 async def _serve(settings: "BrokerSettings") -> None:
     import asyncio
-    import sys
-
-    # kio builds test strategies for its types if hypothesis is installed, which doubles the time to start.
-    sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
 
     from penstock.node import Node
     from penstock.ports.real import (
