@@ -73,9 +73,16 @@ def bench(
 
     with _topic(connection, topic, partitions, replication_factor) as name:
         plan = Plan(
-            topic=name, producers=producers, consumers=consumers, record_size=record_size, acks=acks.value,
-            codec=codec.value, duration_s=duration, records_per_s=rate,
-        )  # fmt: skip
+            topic=name,
+            is_new_topic=topic is None,
+            producers=producers,
+            consumers=consumers,
+            record_size=record_size,
+            acks=acks.value,
+            codec=codec.value,
+            duration_s=duration,
+            records_per_s=rate,
+        )
         test = LoadTest(connection, plan)
         test.start()
         try:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.actions.bench.measurement import Meter, Totals, total
 from penstock.actions.connection import REQUEST_TIMEOUT_S, Connection
-from penstock.actions.librdkafka import client_config
+from penstock.actions.librdkafka import action_error, client_config
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError, Message
+    from confluent_kafka import Consumer, KafkaError, Message
 
 _HEAD: Final = struct.Struct(">QQ")
 RECORD_SIZE_MIN: Final = _HEAD.size
@@ -27,6 +27,8 @@ FLUSH_S_MAX: Final = 30.0
 IDLE_S_MAX: Final = 5.0
 POLL_EVERY: Final = 200
 BATCH_COUNT_MAX: Final = 1000
+LED_S_MAX: Final = 30.0
+_NO_LEADER: Final = frozenset({"NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,7 @@ class Plan:
     """The parameters of a load test."""
 
     topic: str
+    is_new_topic: bool
     producers: int
     consumers: int
     record_size: int
@@ -171,7 +174,10 @@ class LoadTest:
         try:
             consumer.assign([TopicPartition(self._plan.topic, index, start) for index, start in starts.items()])
             while not self._has_read_all():
-                self._count(meter, consumer.consume(BATCH_COUNT_MAX, timeout=0.1))
+                # The poll waits for one record. A wait for a batch would count as latency.
+                first = consumer.poll(0.1)
+                if first is not None:
+                    self._count(meter, [first, *consumer.consume(BATCH_COUNT_MAX, timeout=0)])
         finally:
             consumer.close()
 
@@ -198,19 +204,37 @@ class LoadTest:
 
     def _log_ends(self) -> dict[int, int]:
         """Return the end of each partition at the start of the test."""
-        from confluent_kafka import Consumer, TopicPartition
-
-        from penstock.actions.librdkafka import action_error
+        from confluent_kafka import Consumer, KafkaException
 
         consumer = Consumer(client_config(self._connection, **{"group.id": "penstock-bench"}))
+        deadline = time.monotonic() + LED_S_MAX
         try:
-            found = consumer.list_topics(self._plan.topic, timeout=REQUEST_TIMEOUT_S).topics[self._plan.topic]
-            if found.error is not None:
-                raise action_error(found.error, about=self._plan.topic)
-            partitions = [TopicPartition(self._plan.topic, index) for index in found.partitions]
-            return {
-                each.partition: consumer.get_watermark_offsets(each, timeout=REQUEST_TIMEOUT_S)[1]
-                for each in partitions
-            }
+            while True:
+                try:
+                    return self._read_ends(consumer)
+                except KafkaException as error:
+                    problem = action_error(error.args[0], about=self._plan.topic)
+                if problem.code not in self._awaited_errors or time.monotonic() > deadline:
+                    raise problem
+                time.sleep(0.1)
         finally:
             consumer.close()
+
+    @property
+    def _awaited_errors(self) -> frozenset[str]:
+        """The errors of a topic whose creation or election has not reached every broker."""
+        if self._plan.is_new_topic:
+            return _NO_LEADER | {"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC"}
+        return _NO_LEADER
+
+    def _read_ends(self, consumer: "Consumer") -> dict[int, int]:
+        from confluent_kafka import KafkaException, TopicPartition
+
+        found = consumer.list_topics(self._plan.topic, timeout=REQUEST_TIMEOUT_S).topics[self._plan.topic]
+        if found.error is not None:
+            raise KafkaException(found.error)
+        ends = {}
+        for index in found.partitions:
+            partition = TopicPartition(self._plan.topic, index)
+            _, ends[index] = consumer.get_watermark_offsets(partition, timeout=REQUEST_TIMEOUT_S)
+        return ends
