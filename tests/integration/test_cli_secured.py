@@ -12,7 +12,7 @@ import pytest
 
 from penstock.testing import BrokerProcess
 from penstock_spark.pipelines.store import Store
-from tests.integration.command import Outcome, penstock
+from tests.support.command import Outcome, penstock
 from tests.support.certificate import make_certificate
 from tests.support.ports import HOST, free_ports
 

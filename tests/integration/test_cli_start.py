@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.testing import BrokerProcess
-from tests.integration.command import COMMAND, penstock, penstock_process
+from tests.support.command import COMMAND, penstock, penstock_process
 from tests.support.eventually import eventually
 from tests.support.ports import HOST, answers, free_ports
 

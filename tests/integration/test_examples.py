@@ -23,7 +23,7 @@ from examples import (
     worker_with_dlq,
 )
 from penstock.testing import Broker
-from tests.integration.command import penstock
+from tests.support.command import penstock
 from tests.integration.conftest import Fill
 
 SCRIPTS = Path(__file__).parents[2] / "examples"

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from penstock.metrics.declared import DECLARED
 from penstock.ports.real import http as real_http
 from penstock.testing import Broker
-from tests.integration.command import penstock_process
+from tests.support.command import penstock_process
 
 
 @pytest.fixture(scope="module")

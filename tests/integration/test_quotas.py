@@ -9,7 +9,7 @@ from penstock.testing import Broker
 from penstock.wire.api import ApiKey
 from penstock.wire.codec import read_response, write_request
 from penstock.wire.frame import parse_response_header, request_head
-from tests.integration.command import penstock
+from tests.support.command import penstock
 
 
 def request(line: socket.socket) -> tuple[int, float, float]:

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.testing.process import BrokerProcess
-from tests.integration.command import penstock
+from tests.support.command import penstock
 from tests.support.eventually import eventually
 from tests.support.sharing import Sharing
 
