@@ -5,7 +5,7 @@ from confluent_kafka import Producer
 
 from tests.cli.conftest import Run
 
-LETTER = [
+LETTER: list[tuple[str, str | bytes | None]] = [
     ("penstock.dlq.source.topic", b"orders"),
     ("penstock.dlq.source.partition", b"0"),
     ("penstock.dlq.source.offset", b"0"),

@@ -11,8 +11,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from penstock.testing import Broker
 from penstock.worker import Record, Reject, Worker
-from tests.support.command import COMMAND, Outcome, penstock
 from tests.integration.conftest import Fill
+from tests.support.command import COMMAND, Outcome, penstock
 from tests.support.eventually import eventually
 
 

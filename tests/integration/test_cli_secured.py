@@ -12,8 +12,8 @@ import pytest
 
 from penstock.testing import BrokerProcess
 from penstock_spark.pipelines.store import Store
-from tests.support.command import Outcome, penstock
 from tests.support.certificate import make_certificate
+from tests.support.command import Outcome, penstock
 from tests.support.ports import HOST, free_ports
 
 

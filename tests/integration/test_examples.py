@@ -23,8 +23,8 @@ from examples import (
     worker_with_dlq,
 )
 from penstock.testing import Broker
-from tests.support.command import penstock
 from tests.integration.conftest import Fill
+from tests.support.command import penstock
 
 SCRIPTS = Path(__file__).parents[2] / "examples"
 Run = Callable[..., int]

@@ -18,8 +18,8 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from penstock.testing import Broker, BrokerProcess
 from penstock.worker import DeadLetterFailed, DeadLetters, Record, Reject, Retry, Worker, WorkerFailed
-from tests.support.command import penstock
 from tests.integration.conftest import GROUP_SETTINGS, Fill
+from tests.support.command import penstock
 from tests.support.eventually import eventually
 
 SCRIPT = Path(__file__).parents[1] / "support" / "worker_process.py"

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.actions.connection import (
     CONNECT_TIMEOUT_S,
@@ -22,6 +22,9 @@ from penstock.actions.connection import (
 from penstock.actions.errors import ActionError
 from penstock.actions.librdkafka import action_error, open_admin
 from penstock.model.errors import StartupError
+
+if TYPE_CHECKING:
+    from penstock.actions.cluster.log_dirs import ReadOnlyLogDir
 
 API_VERSIONS = 18
 RESPONSE_SIZE_MAX = 1024 * 1024
@@ -188,10 +191,13 @@ def check_brokers(connection: Connection) -> Iterator[Check]:
             yield Check(f"broker {broker.id}", "wrong", f"advertised as {address}: {why}", step)
         else:
             yield Check(f"broker {broker.id}", "ok", f"advertised as {address}, reachable")
-    read_only = _read_only(connection)
-    if read_only:
-        step = "Free disk space, or look for I/O errors in their logs. They then accept writes again."
-        yield Check("disks", "wrong", f"brokers {', '.join(map(str, read_only))} are read-only", step)
+    for log_dir in unwritable_log_dirs(connection):
+        step = (
+            "Free space, or shorten retention. The broker then accepts writes again without a restart."
+            if log_dir.is_full
+            else "Look for I/O errors in the log of the broker."
+        )
+        yield Check("disks", "wrong", str(log_dir), step)
     leaderless = [
         f"{name}-{partition.id}"
         for name, topic in metadata.topics.items()
@@ -206,13 +212,14 @@ def check_brokers(connection: Connection) -> Iterator[Check]:
         yield Check("partitions", "ok", f"{len(metadata.topics)} topics, every partition has a leader")
 
 
-def _read_only(connection: Connection) -> list[int]:
-    from penstock.actions.cluster.log_dirs import read_only_nodes
+def unwritable_log_dirs(connection: Connection) -> "list[ReadOnlyLogDir]":
+    """Return the log directories that accept no writes; none if the brokers do not say."""
+    from penstock.actions.cluster.log_dirs import read_only_log_dirs
     from penstock.actions.cluster_client import open_cluster
 
     try:
         with open_cluster(connection) as cluster:
-            return read_only_nodes(cluster, cluster.brokers)
+            return read_only_log_dirs(cluster, cluster.brokers)
     except ActionError:
         return []
 

@@ -29,7 +29,7 @@ HINTS: Final[Mapping[str, str]] = {
     "INVALID_PARTITIONS": "Pass the new total number of partitions; it must be higher than the current one.",
     "INVALID_REPLICATION_FACTOR": "Pass a replication factor no higher than the number of brokers.",
     "TOPIC_EXCEPTION": "Use at most 249 letters, digits, '.', '_' and '-'.",
-    "MSG_SIZE_TOO_LARGE": "Raise max.message.bytes of the topic, or send smaller records.",
+    "MSG_SIZE_TOO_LARGE": "Run 'penstock config set --topic TOPIC max.message.bytes=N', or send smaller records.",
     "TOPIC_DELETION_DISABLED": "Start the broker with --set delete.topic.enable=true.",
     "_TRANSPORT": _DIAGNOSE,
     "_ALL_BROKERS_DOWN": _DIAGNOSE,
