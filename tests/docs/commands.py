@@ -16,7 +16,9 @@ from penstock.cli.main import app
 from tests.docs.markdown import ROOT
 
 # Programs that every machine has, or that the surrounding text introduces.
-OTHER_PROGRAMS = frozenset({"cd", "curl", "git", "install", "printf", "systemctl", "useradd", "pre-commit"})
+OTHER_PROGRAMS = frozenset(
+    {"cd", "curl", "echo", "export", "git", "install", "printf", "systemctl", "useradd", "pre-commit"}
+)
 _ENDS = frozenset({"|", "&&", "||", ";", "&"})
 
 

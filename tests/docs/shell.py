@@ -6,20 +6,16 @@ continue until the end of their block, and are then interrupted.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
-
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from typing import Final, Self
 
 from penstock.testing import BrokerProcess
 from tests.docs.markdown import ROOT, Block, Command
@@ -82,7 +78,6 @@ class Shell:
         self._ports = {"9092": first, "9093": second, "9094": third, "9404": metrics}
         for name in ("examples", "ops"):
             (folder / name).symlink_to(ROOT / name)
-        (folder / "server.properties").write_text("log.retention.check.interval.ms=60000\n")
 
     def __enter__(self) -> Self:
         return self
@@ -107,8 +102,6 @@ class Shell:
             # The block itself starts a node on the same port.
             self._broker.stop()
         try:
-            if given := block.marks.get("given"):
-                GIVEN[given](self.broker.bootstrap)
             if block.language == "python":
                 self._run_python(block)
             else:
@@ -172,46 +165,3 @@ class Shell:
             "PENSTOCK_BOOTSTRAP": f"localhost:{self._ports['9092']}",
             "PYTHONUNBUFFERED": "1",
         }
-
-
-def _topic(bootstrap: str, name: str, partitions: int) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    if name in admin.list_topics(timeout=30).topics:
-        admin.delete_topics([name])[name].result(30)
-    admin.create_topics([NewTopic(name, partitions)])[name].result(30)
-
-
-def _produce(bootstrap: str, topic: str, records: Sequence[dict[str, Any]]) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap})
-    for record in records:
-        producer.produce(topic, **record)
-    assert producer.flush(30) == 0
-
-
-def json_orders(bootstrap: str) -> None:
-    _topic(bootstrap, "orders", 3)
-    orders = [{"city": city, "amount": amount} for amount, city in enumerate(["Bern", "Oslo", "Bern"], start=1)]
-    orders.append({"city": "Rome"})
-    _produce(bootstrap, "orders", [{"key": each["city"], "value": json.dumps(each)} for each in orders])
-
-
-def a_group_and_dead_letters(bootstrap: str) -> None:
-    _produce(bootstrap, "orders", [{"value": "1", "partition": 0}])
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "billing"})
-    try:
-        consumer.commit(offsets=[TopicPartition("orders", 0, 1)], asynchronous=False)
-    finally:
-        consumer.close()
-    _topic(bootstrap, "orders.dlq", 1)
-    headers = [
-        ("penstock.dlq.source.topic", b"orders"),
-        ("penstock.dlq.source.partition", b"0"),
-        ("penstock.dlq.source.offset", b"0"),
-    ]
-    _produce(bootstrap, "orders.dlq", [{"value": "1", "headers": headers}])
-
-
-GIVEN: Final[dict[str, Callable[[str], None]]] = {
-    "JSON records in orders": json_orders,
-    "a group billing and dead letters of orders": a_group_and_dead_letters,
-}

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-QUIET_S_MAX: Final = 4.0
+QUIET_S_MAX: Final = 3.0
 ROWS_MAX: Final = 24
 _CLEAR: Final = "\r\x1b[K"
 
