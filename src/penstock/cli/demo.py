@@ -165,9 +165,7 @@ class Demo:
         if set_up is None:
             say("Spark is not installed, so the pipeline is not started. Run: pip install 'penstock[spark]'")
             return False
-        say(
-            "installing Spark once: a download of 491 MB takes one to three minutes. The broker is available meanwhile"
-        )
+        say("installing Spark once: a download of 491 MB takes one to three minutes. The broker is available meanwhile")
         self._set_up = self._process(shlex.split(set_up), self._log("set-up.log"))
         began = time.monotonic()
         while self._set_up.poll() is None and not self._stopping.wait(POLL_S):
@@ -249,7 +247,7 @@ class Demo:
         if not self._is_running() or state is None:
             return f"Spark is starting; {written}, {waiting:,} waiting for it"
         letters = sum(one["counted"].get("dead_letters", 0) for one in state["flows"])
-        if all(one["batch"] < 0 for one in state["flows"]):
+        if not any(one["rows"] for one in state["flows"]):
             return f"Spark processes its first batch; {written}, {waiting:,} waiting"
         return f"Spark is running; {written}, {waiting:,} waiting, {letters:,} dead letters in this run"
 

@@ -22,6 +22,7 @@ class DemoDisplay:
         self._is_terminal = sys.stdout.isatty()
         self._is_status_shown = False
         self._is_in_table = False
+        self._is_explained = False
 
     @property
     def elapsed_s(self) -> float:
@@ -52,9 +53,11 @@ class DemoDisplay:
     def results(self, values: Sequence[Mapping[str, Any]]) -> None:
         """Print windows in the order of time, and only the last ones if there are many."""
         ordered = sorted(values, key=lambda value: (value["from"], value["country"]))
+        if not self._is_explained:
+            self._print("results of the pipeline: orders and sales by country, in windows of 10 s of event time")
+            self._is_explained = True
         if not self._is_in_table or len(ordered) > ROWS_MAX:
-            self._print("  orders and sales by country, in windows of 10 s of event time (UTC)")
-            self._print("  window                country   orders         sales")
+            self._print("  window (UTC)          country   orders         sales")
         if len(ordered) > ROWS_MAX:
             self._print(f"  ... {len(ordered) - ROWS_MAX} earlier results, from {_clock(ordered[0]['from'])} on")
         for value in ordered[-ROWS_MAX:]:
