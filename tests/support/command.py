@@ -26,9 +26,12 @@ class Outcome(NamedTuple):
         return json.loads(self.out)
 
 
-def penstock(*words: str, given: str = "") -> Outcome:
-    """Run a command in this process; `given` is its standard input."""
-    with _streams(given) as (out, err), mock.patch.object(sys, "argv", ["penstock", *words]):
+def penstock(*words: str, given: str = "", terminal: bool = False) -> Outcome:
+    """Run a command in this process; `given` is its standard input. With `terminal`, its output claims to be one."""
+    with (
+        _streams(given, _Terminal if terminal else io.TextIOWrapper) as (out, err),
+        mock.patch.object(sys, "argv", ["penstock", *words]),
+    ):
         code = 0
         try:
             main()
@@ -46,9 +49,14 @@ def penstock_process(*words: str) -> Outcome:
     return Outcome(done.returncode, done.stdout, done.stderr)
 
 
+class _Terminal(io.TextIOWrapper):
+    def isatty(self) -> bool:
+        return True
+
+
 @contextlib.contextmanager
-def _streams(given: str) -> Iterator[tuple[io.TextIOWrapper, io.TextIOWrapper]]:
-    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
+def _streams(given: str, kind: type[io.TextIOWrapper]) -> Iterator[tuple[io.TextIOWrapper, io.TextIOWrapper]]:
+    out, err = (kind(io.BytesIO(), encoding="utf-8") for _ in range(2))
     stdin = io.TextIOWrapper(io.BytesIO(given.encode()), encoding="utf-8")
     with mock.patch.multiple(sys, stdin=stdin, stdout=out, stderr=err):
         yield out, err
