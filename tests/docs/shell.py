@@ -69,12 +69,16 @@ class Endless:
 class Shell:
     """The state of a reader who follows one page from top to bottom."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, programs: Path | None = None, broker_port: int | None = None) -> None:
+        """`programs` has the commands, this environment by default. `broker_port` is that of a running broker."""
         self.folder = folder
+        self._programs = programs or Path(sys.executable).parent
+        self._has_broker = broker_port is not None
         self._broker: BrokerProcess | None = None
         self._stack = ExitStack()
         first, second, third = adjacent_ports(3)
         (metrics,) = free_ports(1)
+        first = broker_port or first
         self._ports = {"9092": first, "9093": second, "9094": third, "9404": metrics}
         for name in ("examples", "ops"):
             (folder / name).symlink_to(ROOT / name)
@@ -97,7 +101,7 @@ class Shell:
     def run(self, block: Block) -> None:
         starts_own = any(SERVERS.search(command.text) for command in block.commands_if_console)
         if not starts_own:
-            assert self.broker.is_running
+            assert self._has_broker or self.broker.is_running
         elif self._broker is not None:
             # The block itself starts a node on the same port.
             self._broker.stop()
@@ -122,11 +126,12 @@ class Shell:
 
     def _run_python(self, block: Block) -> None:
         script = self.folder / f"test_block_{block.line}.py"
+        python = str(self._programs / "python")
         script.write_text(self._substituted(block.text))
         if "def test_" in block.text:
-            words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", str(script)]
+            words = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", str(script)]
         else:
-            words = [sys.executable, str(script)]
+            words = [python, str(script)]
         if ".run()" in block.text:
             with ExitStack() as endless:
                 self._begin(words, str(block), endless, ())
@@ -159,9 +164,11 @@ class Shell:
         return re.sub(r"\b(9092|9093|9094|9404)\b", lambda port: str(self._ports[port[0]]), text)
 
     def _environment(self) -> dict[str, str]:
+        # Another environment has its own packages.
+        own = () if self._programs == Path(sys.executable).parent else ("PYTHONPATH", "VIRTUAL_ENV")
         return {
-            **os.environ,
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            **{name: value for name, value in os.environ.items() if name not in own},
+            "PATH": f"{self._programs}{os.pathsep}{os.environ['PATH']}",
             "PENSTOCK_BOOTSTRAP": f"localhost:{self._ports['9092']}",
             "PYTHONUNBUFFERED": "1",
         }
