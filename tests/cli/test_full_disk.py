@@ -79,8 +79,9 @@ def test_a_full_disk_is_reported_everywhere_and_ends_by_itself(small: SmallDisk)
 
     status = small.run("cluster", "status")
     assert status.code == 1 and "up, disk full" in status.out and full in status.out and needs in status.out
-    doctor = small.run("doctor")
+    doctor = small.run("doctor", "--data", str(small.data))
     assert doctor.code == 1 and full in doctor.out and needs in doctor.out
+    assert f"disk full: {small.data} has 0." in doctor.out
     here = f"disk full: {small.data} has 0."
     code, body = small.get("/health")
     assert code == 200 and json.loads(body)["warnings"][0].startswith(here)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 API_VERSIONS = 18
 RESPONSE_SIZE_MAX = 1024 * 1024
 FREE_SPACE_MIN = 1024**3
+FULL_MAX = 16 * 1024**2
+"""The default of log.reserve.bytes: a broker with less free space accepts no writes."""
 FREE_SPACE_SHARE_MIN = 0.05
 REQUIRED_APIS = {0: "Produce", 1: "Fetch", 2: "ListOffsets", 3: "Metadata"}
 # No system clock can correctly be before this date.
@@ -240,6 +242,8 @@ def check_data(folder: Path) -> Iterator[Check]:
     state = os.statvfs(folder)
     free, total = state.f_bavail * state.f_frsize, state.f_blocks * state.f_frsize
     found = f"{free / 1024**3:.1f} of {total / 1024**3:.1f} GiB free"
+    if free < FULL_MAX:
+        found = f"disk full: {folder} has {free / 1024**2:.1f} MiB free and needs {FULL_MAX / 1024**2:.0f} MiB or more"
     if free < FREE_SPACE_MIN or free < total * FREE_SPACE_SHARE_MIN:
         step = "Lower retention.bytes or retention.ms of large topics, or enlarge the volume."
         yield Check("disk", "wrong" if free < FREE_SPACE_MIN // 10 else "warning", found, step)
