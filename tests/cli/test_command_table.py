@@ -69,7 +69,8 @@ class Leaf(NamedTuple):
 
     @property
     def connects(self) -> bool:
-        return "--bootstrap" in self.options
+        # A profile stores the address and uses it later.
+        return "--bootstrap" in self.options and not self.path.startswith("profile ")
 
     @property
     def needs_arguments(self) -> bool:
