@@ -78,6 +78,7 @@ class Running:
                 if "No matching distribution" in self.output or "Connection" in self.output:
                     pytest.skip(f"needs a package registry: {self.output[-300:]}")
                 raise AssertionError(f"make run ended: {self.output}")
+            assert "the pipeline exited" not in self.output, self.output
             return text in self.output
 
         eventually(is_there, what=f"{text!r} in the output of make run", seconds_max=SET_UP_S_MAX)
