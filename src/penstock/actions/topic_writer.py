@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 ERRORS_KEPT_MAX: Final = 3
 STALL_S: Final = 3.0
 CLIENT_LIMIT: Final = "CLIENT_LIMIT"
-FOUND_CAUSE: Final = "FOUND_CAUSE"
 
 
 class TopicWriter:
@@ -125,13 +124,14 @@ class TopicWriter:
         while (left := self._producer.flush(1.0)) and time.monotonic() < deadline:
             if time.monotonic() >= stall_at:
                 stall_at = deadline
-                if cause := disk_problem(self._connection):
-                    self._on_stall(cause)
+                if problem := disk_problem(self._connection):
+                    self._on_stall(problem)
         self.failed += left
         if self.failed:
             code = next((error.code for error in self._errors.values()), TIMED_OUT)
             cause = find_cause(self._connection, self._topic, code, keyless=self._keyless_failed)
             if cause is not None:
-                raise ActionError(f"{self.failed} of {self.sent} records were not written. {cause}", code=FOUND_CAUSE)
+                text = f"{self.failed} of {self.sent} records were not written. {cause.text}"
+                raise ActionError(text, code=cause.code)
             reasons = " ".join(self._errors) or "The request timed out."
             raise ActionError(f"{self.failed} of {self.sent} records were not written. {reasons}", code=code)

@@ -1,25 +1,32 @@
 """Why a broker did not accept records, in cases where the error of librdkafka does not say so."""
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock.actions.configs import Resource, ResourceType, describe_config
 from penstock.actions.connection import Connection
 from penstock.actions.doctor import unwritable_log_dirs
 from penstock.actions.errors import TIMED_OUT, ActionError
 
+DISK_PROBLEM: Final = "DISK_PROBLEM"
+KEY_REQUIRED: Final = "KEY_REQUIRED"
+
 # librdkafka repeats a request after KAFKA_STORAGE_ERROR until its own time limit.
 _STORAGE_ERRORS: Final = frozenset({"KAFKA_STORAGE_ERROR", "NOT_ENOUGH_REPLICAS", "_MSG_TIMED_OUT", TIMED_OUT})
 
 
-def find_cause(connection: Connection, topic: str, code: str, *, keyless: bool) -> str | None:
-    """Return the cause of a failed write and what to do; None if it is not known."""
-    if code in _STORAGE_ERRORS:
-        return disk_problem(connection)
+class Cause(NamedTuple):
+    """Why a write failed, and the code by which a front end adds the next step."""
+
+    text: str
+    code: str
+
+
+def find_cause(connection: Connection, topic: str, code: str, *, keyless: bool) -> Cause | None:
+    """Return the cause of a failed write; None if it is not known."""
+    if code in _STORAGE_ERRORS and (problem := disk_problem(connection)):
+        return Cause(problem, DISK_PROBLEM)
     if code == "INVALID_RECORD" and keyless and _is_compacted(connection, topic):
-        return (
-            f"{topic}: a record without a key cannot be written to a compacted topic. "
-            "Pass keys with --key-separator or --key, or set cleanup.policy=delete."
-        )
+        return Cause(f"{topic}: a record without a key cannot be written to a compacted topic.", KEY_REQUIRED)
     return None
 
 

@@ -21,6 +21,7 @@ HINTS: Final[Mapping[str, str]] = {
     "NO_COMMITTED_OFFSETS": "Pass the topics to reset with --topic.",
     "UNKNOWN_QUOTA": "Run 'penstock quota list' to list the quotas.",
     "INVALID_QUOTA": "Run 'penstock quota set --help' to list the quota names.",
+    "KEY_REQUIRED": "Pass keys with --key-separator or --key, or set cleanup.policy=delete.",
     # Errors of librdkafka.
     "TOPIC_ALREADY_EXISTS": "Choose another name, or pass --if-not-exists.",
     "UNKNOWN_TOPIC_OR_PART": _LIST_TOPICS,
