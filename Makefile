@@ -13,7 +13,8 @@ BIN := .venv/bin
 RUN_READY := .venv/ready-to-run
 SPARK_READY := .venv/ready-for-spark
 DEV_READY := .venv/ready-to-develop
-PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Modules are compiled when they are first imported, which takes a fraction of the time of compiling all of them.
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -24,6 +25,7 @@ help: ## Show this list
 
 # The broker starts first and is usable immediately; the command in --set-up then installs Spark.
 run: $(RUN_READY) ## Start a broker on localhost:9092 with a live Spark demo; DEMO=0 starts only the broker (PORT=, DATA=, ARGS=)
+	@echo "Starting the broker ..."
 ifeq ($(DEMO),0)
 	@exec $(BIN)/penstock start --data "$(DATA)" --port "$(PORT)" $(ARGS)
 else
@@ -118,8 +120,8 @@ container-check: $(DEV_READY) ## Run the steps of the container image in an empt
 # The locks hold for every supported Python and name no registry, so they work behind a mirror too.
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --no-emit-package penstock-client
 lock: $(DEV_READY) ## Regenerate the lock files after a change of dependencies (ARGS=--upgrade)
-	$(COMPILE) $(ARGS) pyproject.toml requirements/build.in -o requirements/run.lock
-	$(COMPILE) $(ARGS) pyproject.toml requirements/build.in --extra spark -c requirements/run.lock -o requirements/spark.lock
+	$(COMPILE) $(ARGS) pyproject.toml requirements/build.in --extra sql -o requirements/run.lock
+	$(COMPILE) $(ARGS) pyproject.toml requirements/build.in --extra sql --extra spark -c requirements/run.lock -o requirements/spark.lock
 	$(COMPILE) $(ARGS) pyproject.toml requirements/build.in --extra dev -c requirements/spark.lock -o requirements/dev.lock
 	$(COMPILE) $(ARGS) requirements/docs.in -o requirements/docs.lock
 
@@ -129,19 +131,19 @@ clean: ## Remove build output; data is kept
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Cannot find Python 3.11 or newer: install it, or run 'make PYTHON=/path/to/python'." >&2; exit 1; }
 	@echo "Building .venv with $$("$(PYTHON)" --version), $(PYTHON)"
-	@"$(PYTHON)" -m venv --clear .venv || { rm -rf .venv; echo "The venv module is missing: on Debian and Ubuntu, 'apt install python3-venv'." >&2; exit 1; }
+	@scripts/with-progress "Creating the environment" "$(PYTHON)" -m venv --clear .venv || { rm -rf .venv; echo "The venv module is missing: on Debian and Ubuntu, 'apt install python3-venv'." >&2; exit 1; }
 
 $(RUN_READY): $(BIN)/python pyproject.toml client/pyproject.toml requirements/run.lock
-	@$(PIP_INSTALL) --require-hashes --requirement requirements/run.lock
-	@$(PIP_INSTALL) --no-deps --no-build-isolation --editable client --editable .
+	@scripts/with-progress "Installing the broker and its commands, once (about 30 s)" $(PIP_INSTALL) --require-hashes --requirement requirements/run.lock
+	@scripts/with-progress "Installing this project" $(PIP_INSTALL) --no-deps --no-build-isolation --editable client --editable .
 	@touch $@
 
 $(SPARK_READY): $(RUN_READY) requirements/spark.lock
-	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --require-hashes --requirement requirements/spark.lock
+	@$(BIN)/python -m pip install --disable-pip-version-check --no-compile --progress-bar off --require-hashes --requirement requirements/spark.lock
 	@touch $@
 
 $(DEV_READY): $(RUN_READY) requirements/dev.lock
-	@$(PIP_INSTALL) --require-hashes --requirement requirements/dev.lock
+	@scripts/with-progress "Installing the development tools and Spark, once (a few minutes)" $(PIP_INSTALL) --require-hashes --requirement requirements/dev.lock
 	@touch $@
 
 # Separate from .venv, because the site's tools and the broker may need different versions.

@@ -11,6 +11,7 @@ they are synchronous, so that as little as possible is repeated.
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
@@ -70,5 +71,9 @@ def commit_stored(consumer: Consumer) -> None:
 
 
 if __name__ == "__main__":
-    bootstrap, topic, group_id = sys.argv[1:4]
-    run(bootstrap, topic, group_id, lambda message: print(message.key(), message.value()))
+    if len(sys.argv) != 4:
+        sys.exit("usage: python examples/at_least_once.py BOOTSTRAP TOPIC GROUP")
+    bootstrap, topic, group_id = sys.argv[1:]
+    # Ctrl-C is the way to end it.
+    with suppress(KeyboardInterrupt):
+        run(bootstrap, topic, group_id, lambda message: print(message.key(), message.value()))

@@ -12,6 +12,7 @@ batch.
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
@@ -64,5 +65,9 @@ def ends(messages: list[Message]) -> list[TopicPartition]:
 
 
 if __name__ == "__main__":
-    bootstrap, topic, group_id = sys.argv[1:4]
-    run(bootstrap, topic, group_id, lambda message: print(message.key(), message.value()))
+    if len(sys.argv) != 4:
+        sys.exit("usage: python examples/at_most_once.py BOOTSTRAP TOPIC GROUP")
+    bootstrap, topic, group_id = sys.argv[1:]
+    # Ctrl-C is the way to end it.
+    with suppress(KeyboardInterrupt):
+        run(bootstrap, topic, group_id, lambda message: print(message.key(), message.value()))

@@ -9,6 +9,7 @@ that setting, poll stores an offset before the record is processed, and a crash 
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 
 from confluent_kafka import Consumer, KafkaException, Message
 
@@ -50,5 +51,9 @@ def run(
 
 
 if __name__ == "__main__":
-    bootstrap, topic, group_id = sys.argv[1:4]
-    run(bootstrap, topic, group_id, lambda message: print(message.key(), message.value()))
+    if len(sys.argv) != 4:
+        sys.exit("usage: python examples/auto_commit.py BOOTSTRAP TOPIC GROUP")
+    bootstrap, topic, group_id = sys.argv[1:]
+    # Ctrl-C is the way to end it.
+    with suppress(KeyboardInterrupt):
+        run(bootstrap, topic, group_id, lambda message: print(message.key(), message.value()))

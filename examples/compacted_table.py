@@ -10,6 +10,7 @@ a reader who started earlier sees the deletion, too.
 
 import sys
 import time
+from contextlib import suppress
 from typing import NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -100,4 +101,5 @@ def main(words: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    with suppress(KeyboardInterrupt):
+        main(sys.argv[1:])

@@ -12,7 +12,7 @@ at_least_once.py commits after processing.
 import os
 import sys
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import cache
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -128,4 +128,5 @@ def main() -> None:
 if __name__ == "__main__":
     if len(sys.argv) > 1:
         BOOTSTRAP = sys.argv[1]
-    main()
+    with suppress(KeyboardInterrupt):
+        main()

@@ -12,6 +12,7 @@ should compute a result and have no side effects.
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
@@ -141,5 +142,9 @@ def shout(message: Message) -> bytes:
 
 
 if __name__ == "__main__":
-    bootstrap, topic, group_id, target = sys.argv[1:5]
-    run(bootstrap, topic, group_id, target, shout)
+    if len(sys.argv) != 5:
+        sys.exit("usage: python examples/exactly_once.py BOOTSTRAP TOPIC GROUP TARGET_TOPIC")
+    bootstrap, topic, group_id, target = sys.argv[1:]
+    # Ctrl-C is the way to end it. The open transaction is aborted.
+    with suppress(KeyboardInterrupt):
+        run(bootstrap, topic, group_id, target, shout)

@@ -13,7 +13,7 @@ finds an unexpected offset and stops.
 
 import sqlite3
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
@@ -97,4 +97,8 @@ def apply(store: sqlite3.Connection, message: Message) -> None:
 
 
 if __name__ == "__main__":
-    run(*sys.argv[1:4])
+    if len(sys.argv) != 4:
+        sys.exit("usage: python examples/external_offsets.py BOOTSTRAP TOPIC DATABASE_FILE")
+    # Ctrl-C is the way to end it.
+    with suppress(KeyboardInterrupt):
+        run(*sys.argv[1:])

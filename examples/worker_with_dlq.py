@@ -43,4 +43,6 @@ def run(bootstrap: str, topic: str, group_id: str, *, idle_stop_s: float | None 
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    run(*sys.argv[1:4])
+    if len(sys.argv) != 4:
+        sys.exit("usage: python examples/worker_with_dlq.py BOOTSTRAP TOPIC GROUP")
+    run(*sys.argv[1:])

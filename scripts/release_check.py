@@ -23,7 +23,7 @@ from typing import TypeVar
 ROOT = Path(__file__).parents[1]
 READY_S_MAX = 60.0
 RESULT_S_MAX = 300.0
-RESULT = re.compile(r"^\s+\d\d:\d\d:\d\d to \d\d:\d\d:\d\d\s+\w+\s+\d+ orders", re.MULTILINE)
+RESULT = re.compile(r"^\s+\d\d:\d\d:\d\d - \d\d:\d\d:\d\d\s+\w+\s+\d+", re.MULTILINE)
 FIXTURE_TEST = """
 from confluent_kafka import Producer
 

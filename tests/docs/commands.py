@@ -17,7 +17,7 @@ from tests.docs.markdown import ROOT
 
 # Programs that every machine has, or that the surrounding text introduces.
 OTHER_PROGRAMS = frozenset(
-    {"cd", "curl", "docker", "git", "install", "printf", "systemctl", "useradd", "uv", "pre-commit"}
+    {"cd", "curl", "docker", "echo", "export", "git", "install", "printf", "systemctl", "useradd", "uv", "pre-commit"}
 )
 _ENDS = frozenset({"|", "&&", "||", ";", "&"})
 

@@ -3,7 +3,6 @@
 An HTML comment before a block contains instructions for the tests:
 
 - `<!-- not run: REASON -->`: the block is only checked statically.
-- `<!-- given: STATE -->`: the state that the block expects, see GIVEN in shell.py.
 - `<!-- fragment -->`: a chain of method calls without its beginning.
 """
 
@@ -18,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = ("*.md", "docs/**/*.md", "client/README.md", "tests/README.md", "examples/README.md", "examples/*/*/README.md")
 GENERATED = ("docs/configuration.md", "docs/metrics.md")
 LANGUAGES = frozenset({"console", "python", "sql", "text", "mermaid", "yaml", "json", "properties"})
-MARKS = frozenset({"not run", "given", "fragment"})
+MARKS = frozenset({"not run", "fragment"})
 
 _MARK = re.compile(r"\s*<!-- ([a-z ]+?)(?:: (.+?))? -->\s*")
 _FENCE = re.compile(r"(\s*)```(\w*)\s*")

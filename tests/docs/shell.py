@@ -6,20 +6,16 @@ continue until the end of their block, and are then interrupted.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
-
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from typing import Final, Self
 
 from penstock.testing import BrokerProcess
 from tests.docs.markdown import ROOT, Block, Command
@@ -73,16 +69,19 @@ class Endless:
 class Shell:
     """The state of a reader who follows one page from top to bottom."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, programs: Path | None = None, broker_port: int | None = None) -> None:
+        """`programs` has the commands, this environment by default. `broker_port` is that of a running broker."""
         self.folder = folder
+        self._programs = programs or Path(sys.executable).parent
+        self._has_broker = broker_port is not None
         self._broker: BrokerProcess | None = None
         self._stack = ExitStack()
         first, second, third = adjacent_ports(3)
         (metrics,) = free_ports(1)
+        first = broker_port or first
         self._ports = {"9092": first, "9093": second, "9094": third, "9404": metrics}
         for name in ("examples", "ops"):
             (folder / name).symlink_to(ROOT / name)
-        (folder / "server.properties").write_text("log.retention.check.interval.ms=60000\n")
 
     def __enter__(self) -> Self:
         return self
@@ -102,13 +101,11 @@ class Shell:
     def run(self, block: Block) -> None:
         starts_own = any(SERVERS.search(command.text) for command in block.commands_if_console)
         if not starts_own:
-            assert self.broker.is_running
+            assert self._has_broker or self.broker.is_running
         elif self._broker is not None:
             # The block itself starts a node on the same port.
             self._broker.stop()
         try:
-            if given := block.marks.get("given"):
-                GIVEN[given](self.broker.bootstrap)
             if block.language == "python":
                 self._run_python(block)
             else:
@@ -129,11 +126,12 @@ class Shell:
 
     def _run_python(self, block: Block) -> None:
         script = self.folder / f"test_block_{block.line}.py"
+        python = str(self._programs / "python")
         script.write_text(self._substituted(block.text))
         if "def test_" in block.text:
-            words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", str(script)]
+            words = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", str(script)]
         else:
-            words = [sys.executable, str(script)]
+            words = [python, str(script)]
         if ".run()" in block.text:
             with ExitStack() as endless:
                 self._begin(words, str(block), endless, ())
@@ -166,53 +164,12 @@ class Shell:
         return re.sub(r"\b(9092|9093|9094|9404)\b", lambda port: str(self._ports[port[0]]), text)
 
     def _environment(self) -> dict[str, str]:
+        # Another environment has its own packages.
+        own = () if self._programs == Path(sys.executable).parent else ("PYTHONPATH", "VIRTUAL_ENV")
         return {
-            **os.environ,
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            **{name: value for name, value in os.environ.items() if name not in own},
+            "PATH": f"{self._programs}{os.pathsep}{os.environ['PATH']}",
             "PENSTOCK_BOOTSTRAP": f"localhost:{self._ports['9092']}",
             "XDG_CONFIG_HOME": str(self.folder / "config"),
             "PYTHONUNBUFFERED": "1",
         }
-
-
-def _topic(bootstrap: str, name: str, partitions: int) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    if name in admin.list_topics(timeout=30).topics:
-        admin.delete_topics([name])[name].result(30)
-    admin.create_topics([NewTopic(name, partitions)])[name].result(30)
-
-
-def _produce(bootstrap: str, topic: str, records: Sequence[dict[str, Any]]) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap})
-    for record in records:
-        producer.produce(topic, **record)
-    assert producer.flush(30) == 0
-
-
-def json_orders(bootstrap: str) -> None:
-    _topic(bootstrap, "orders", 3)
-    orders = [{"city": city, "amount": amount} for amount, city in enumerate(["Bern", "Oslo", "Bern"], start=1)]
-    orders.append({"city": "Rome"})
-    _produce(bootstrap, "orders", [{"key": each["city"], "value": json.dumps(each)} for each in orders])
-
-
-def a_group_and_dead_letters(bootstrap: str) -> None:
-    _produce(bootstrap, "orders", [{"value": "1", "partition": 0}])
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "billing"})
-    try:
-        consumer.commit(offsets=[TopicPartition("orders", 0, 1)], asynchronous=False)
-    finally:
-        consumer.close()
-    _topic(bootstrap, "orders.dlq", 1)
-    headers = [
-        ("penstock.dlq.source.topic", b"orders"),
-        ("penstock.dlq.source.partition", b"0"),
-        ("penstock.dlq.source.offset", b"0"),
-    ]
-    _produce(bootstrap, "orders.dlq", [{"value": "1", "headers": headers}])
-
-
-GIVEN: Final[dict[str, Callable[[str], None]]] = {
-    "JSON records in orders": json_orders,
-    "a group billing and dead letters of orders": a_group_and_dead_letters,
-}

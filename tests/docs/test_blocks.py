@@ -12,7 +12,6 @@ import yaml
 
 from tests.docs.commands import OTHER_PROGRAMS, Unknown, check_line, check_penstock, make_words
 from tests.docs.markdown import LANGUAGES, MARKS, Block, blocks, inline_code, written_pages
-from tests.docs.shell import GIVEN
 
 BLOCKS = [block for page in written_pages() for block in blocks(page)]
 _COMMAND = re.compile(r"penstock( [a-z|-]+)+( .*)?")
@@ -27,7 +26,6 @@ def test_a_block_names_its_language_and_its_marks_are_known(block: Block) -> Non
     assert block.language in LANGUAGES, f"{block} has no language; use one of {sorted(LANGUAGES)}"
     assert set(block.marks) <= MARKS, f"{block} has an unknown mark"
     assert block.marks.get("not run", "a reason"), f"{block}: say why it is not run"
-    assert block.marks.get("given", next(iter(GIVEN))) in GIVEN, f"{block}: GIVEN has no such state"
 
 
 @pytest.mark.parametrize("block", [each for each in BLOCKS if each.language == "console"], ids=str)

@@ -49,7 +49,7 @@ def test_a_topic_is_created_described_and_deleted(bootstrap: str, topic: str) ->
     listed = {row["topic"]: row for row in done("topic", "list", "--format", "json", *at).json()}
     assert listed[topic]["partitions"] == 3
     assert f"\n{topic},3,1," in done("topic", "list", "--format", "csv", *at).out
-    outcome = penstock("topic", "delete", topic, f"{topic}-nope", *at)
+    outcome = penstock("topic", "delete", topic, f"{topic}-nope", "--yes", *at)
     assert (outcome.code, outcome.out) == (1, f"deleted {topic}\n")
     assert "penstock topic list" in outcome.err
     assert topic not in done("topic", "list", *at).out

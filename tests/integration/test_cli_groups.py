@@ -57,9 +57,9 @@ def test_a_group_is_listed_described_and_deleted(group_broker: Broker, fill: Fil
     (sums,) = done("group", "lag", topic, "--totals", "--format", "json", *at).json()
     assert sums == {"group": topic, "state": "empty", "members": 0, "partitions": 1, "lag": 5}
     assert "no members" in done("group", "describe", topic, *at).out
-    assert done("group", "delete", topic, *at).out == f"deleted {topic}\n"
+    assert done("group", "delete", topic, "--yes", *at).out == f"deleted {topic}\n"
     assert "penstock group list" in refused("group", "describe", topic, *at)
-    assert "penstock group list" in refused("group", "delete", topic, *at)
+    assert "penstock group list" in refused("group", "delete", topic, "--yes", *at)
     assert "expected one of" in refused("group", "list", "--state", "happy", *at)
 
 
@@ -89,7 +89,7 @@ def test_the_members_of_a_group_are_shown_with_their_partitions(
     words = ("group", "reset", topic, "--topic", topic, "--to-latest")
     assert "Stop them first" in done(*words, *at).err
     assert "reader-1 at 127.0.0.1" in refused(*words, "--execute", *at)
-    assert "penstock group describe" in refused("group", "delete", topic, *at)
+    assert "penstock group describe" in refused("group", "delete", topic, "--yes", *at)
     consumer.close()
 
 
@@ -237,7 +237,7 @@ def test_a_replay_may_use_another_topic_the_old_timestamps_and_a_rate_limit(
 def test_a_replay_to_a_deleted_topic_is_rejected_and_not_recorded(
     dead: str, group_broker: Broker, at: tuple[str, str]
 ) -> None:
-    done("topic", "delete", dead, *at)
+    done("topic", "delete", dead, "--yes", *at)
     consumer = Consumer({"bootstrap.servers": group_broker.bootstrap, "group.id": "unused"})
     eventually(lambda: dead not in consumer.list_topics(timeout=60).topics)
     consumer.close()

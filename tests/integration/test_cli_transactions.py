@@ -45,7 +45,7 @@ def test_an_open_transaction_is_listed_described_and_aborted(
     with Wire(group_broker.bootstrap) as wire:
         producer = wire.begin(topic)
         assert "Empty" in done("txn", "list", "--pattern", f"{topic}", *at).out
-        assert "no open transaction" in refused("txn", "abort", topic, *at)
+        assert "no open transaction" in refused("txn", "abort", topic, "--yes", *at)
         assert wire.produce(producer, topic, 0, "x") == 0
         assert wire.produce(producer, topic, 1, "x") == 0
         (row,) = done("txn", "list", "--state", "Ongoing", "--format", "json", *at).json()
@@ -62,7 +62,7 @@ def test_an_open_transaction_is_listed_described_and_aborted(
         assert row["partitions"] == [f"{topic}-0", f"{topic}-1"]
         assert 0 <= row["running_ms"] < 60_000
         assert done("txn", "find-hanging", "--idle-for", "0s", "--format", "json", *at).json() == []
-        assert done("txn", "abort", topic, *at).out == f"aborted {topic}\n"
+        assert done("txn", "abort", topic, "--yes", *at).out == f"aborted {topic}\n"
         assert wire.end(producer, commit=True).error_code == 90
     (row,) = done("txn", "describe", topic, "--format", "json", *at).json()
     assert (row["state"], row["partitions"], row["running_ms"]) == ("Empty", [], None)
@@ -80,8 +80,8 @@ def test_a_hanging_transaction_is_found_and_aborted() -> None:
         assert (row["topic"], row["partition"], row["start_offset"]) == ("t", 1, 0)
         assert (row["producer_id"], row["epoch"]) == (producer.producer_id, producer.epoch)
         place = ("--topic", "t", "--partition", "1")
-        assert "find-hanging" in refused("txn", "abort", *place, "--start-offset", "7", *at)
-        said = done("txn", "abort", *place, "--start-offset", "0", *at).out
+        assert "find-hanging" in refused("txn", "abort", *place, "--start-offset", "7", "--yes", *at)
+        said = done("txn", "abort", *place, "--start-offset", "0", "--yes", *at).out
         assert said == f"aborted the transaction of producer {producer.producer_id} in t-1\n"
         assert done("txn", "find-hanging", "--format", "json", *at).json() == []
         assert "has no partition 5" in refused("txn", "find-hanging", "--topic", "t", "--partition", "5", *at)
@@ -91,7 +91,7 @@ def test_a_hanging_transaction_is_found_and_aborted() -> None:
     ("words", "said"),
     [
         (("describe", "no-such-id"), "Run 'penstock txn list'"),
-        (("abort", "no-such-id"), "Run 'penstock txn list'"),
+        (("abort", "no-such-id", "--yes"), "Run 'penstock txn list'"),
         (("abort",), "Pass either a transactional id"),
         (("abort", "--topic", "t"), "Pass either a transactional id"),
         (("list", "--state", "Sleeping"), "Invalid transaction state 'Sleeping'"),

@@ -209,7 +209,7 @@ def test_a_drained_node_is_removed_without_loss(bench: Bench, sharing: Sharing) 
     assert cluster("drain", str(FOUR), "--yes").code == 0
     assert cluster("remove", str(FOUR)).code != 0, "it is still up"
     bench.cluster.stop(FOUR)
-    removed = cluster("remove", str(FOUR))
+    removed = cluster("remove", str(FOUR), "--yes")
     assert removed.code == 0, removed
     status = cluster("status", "--format", "json")
     assert status.code == 0, "every partition is in order"

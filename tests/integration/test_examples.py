@@ -228,13 +228,14 @@ def test_each_example_runs_as_a_script_until_it_is_interrupted(name: str, group_
     topic = fill([("anna", json.dumps({"amount": 3})), ("bob", json.dumps({"amount": 4}))])
     words = [sys.executable, "-u", str(SCRIPTS / f"{name}.py"), group_broker.bootstrap, topic, f"script-{name}"]
     with subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, preexec_fn=_heed_interrupts
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=_heed_interrupts
     ) as process:
         assert process.stdout is not None
         printed = process.stdout.readline() + process.stdout.readline()
         assert "anna" in printed and "bob" in printed
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0 and "Traceback" not in errors, errors
     described = penstock("group", "lag", f"script-{name}", "--format", "json", "--bootstrap", group_broker.bootstrap)
     # The signal may arrive between processing the last record and recording that.
     assert [row["lag"] for row in described.json()] in ([0], [1])
@@ -243,13 +244,26 @@ def test_each_example_runs_as_a_script_until_it_is_interrupted(name: str, group_
 def test_the_exactly_once_example_runs_as_a_script(group_broker: Broker, fill: Fill) -> None:
     topic, target = fill([("anna", "pear"), ("bob", "plum")]), fill([])
     words = [sys.executable, str(SCRIPTS / "exactly_once.py"), group_broker.bootstrap, topic, "script-once", target]
-    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(
+        words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, preexec_fn=_heed_interrupts
+    ) as process:
         shown: list[str] = []
         while len(shown) < 2 and process.poll() is None:
             shown += collect(at_least_once.run, group_broker.bootstrap, target)
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=60)
     assert shown == ["PEAR", "PLUM"]
+    assert process.returncode == 0 and "Traceback" not in errors, errors
+
+
+NEEDS_ARGUMENTS = sorted(path.stem for path in SCRIPTS.glob("*.py") if path.stem not in ("core_operations", "routing"))
+
+
+@pytest.mark.parametrize("name", NEEDS_ARGUMENTS)
+def test_each_example_prints_its_usage_if_arguments_are_missing(name: str) -> None:
+    done = subprocess.run([sys.executable, str(SCRIPTS / f"{name}.py")], capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0 and "Traceback" not in done.stderr, done.stderr
+    assert f"python examples/{name}.py " in done.stderr
 
 
 def test_a_table_is_rebuilt_from_a_compacted_topic(group_broker: Broker, capsys: pytest.CaptureFixture[str]) -> None:

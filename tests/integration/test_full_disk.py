@@ -143,8 +143,12 @@ def test_one_full_disk_does_not_stop_writes_and_the_node_recovers(cluster: Limit
         assert [leader for leader, _ in cluster.state("orders")] == [1, 2, 1]
         writer.more_everywhere()
         connection = Connection(cluster.bootstrap)
-        assert {row["node"]: row["state"] for row in broker_rows(connection)}[FULL] == "up, read-only"
-        assert any(f"Node {FULL} is read-only" in line for line in find_problems(connection))
+        assert {row["node"]: row["state"] for row in broker_rows(connection)}[FULL] == "up, disk full"
+        assert any(
+            f"Node {FULL} is read-only: disk full: {cluster.data(FULL)} of node {FULL} has 0.0 MiB free and needs"
+            in line
+            for line in find_problems(connection)
+        )
         assert [each.state for each in check_brokers(connection) if each.check == "disks"] == ["wrong"]
         cluster.free(FULL)
         eventually(lambda: [isr for _, isr in cluster.state("orders")] == [[1, 2, 3]] * 3, what="its return")
@@ -153,7 +157,7 @@ def test_one_full_disk_does_not_stop_writes_and_the_node_recovers(cluster: Limit
     assert max(writer.longest_s.values()) < WITHOUT_ACKNOWLEDGEMENT_S_MAX, writer.longest_s
     values = [value for partition in cluster.read("orders", len(PARTITIONS)) for value in partition]
     assert (len(values), len(set(values))) == (writer.sent, writer.sent)
-    assert "is read-only" in cluster.log(FULL) and "takes writes again" in cluster.log(FULL)
+    assert f"disk full: {cluster.data(FULL)}" in cluster.log(FULL) and "accepts writes again" in cluster.log(FULL)
 
 
 def test_a_full_node_starts_serves_reads_and_accepts_writes_again(cluster: LimitedCluster) -> None:

@@ -75,6 +75,9 @@ def test_leaders_that_have_lost_files_do_not_lead_and_are_refilled(
         assert f"{topic.name}-0 is damaged" in cluster.log(leaders[name])
         topic.send(10)
         topic.check()
+        # Good news is no warning.
+        repaired = [line for line in cluster.log(leaders[name]).splitlines() if f"{topic.name}-0 is repaired" in line]
+        assert repaired and all(" INFO " in line for line in repaired)
 
 
 def test_a_single_replica_is_offline_until_the_loss_is_accepted() -> None:

@@ -34,7 +34,7 @@ class Volume:
 
 volume = Volume()
 _write, _truncate, _allocate, _replace = RealFile.write, RealFile.truncate, RealDisk.allocate, RealDisk.replace_file
-_lock_folder = RealDisk.lock_folder
+_lock_folder, _space = RealDisk.lock_folder, RealDisk.space
 
 
 def write(self: RealFile, buffers: Any, position: int) -> int:
@@ -59,6 +59,11 @@ def replace_file(self: RealDisk, path: str, content: bytes) -> None:
     volume.take(-before)
 
 
+def space(self: RealDisk, path: str) -> tuple[int, int]:
+    total, usable = _space(self, path)
+    return total, 0 if os.path.exists(volume.folder + MARKER_SUFFIX) else usable
+
+
 def lock_folder(self: RealDisk, path: str) -> Any:
     volume.folder = path
     return _lock_folder(self, path)
@@ -75,5 +80,6 @@ if __name__ == "__main__":
         patch.object(RealDisk, "allocate", allocate),
         patch.object(RealDisk, "replace_file", replace_file),
         patch.object(RealDisk, "lock_folder", lock_folder),
+        patch.object(RealDisk, "space", space),
     ):
         main()

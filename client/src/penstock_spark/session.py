@@ -9,7 +9,6 @@ These are ordinary Spark settings; a session created in any other way works too.
 from __future__ import annotations
 
 import os
-import sys
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -42,8 +41,6 @@ def builder(name: str = "penstock", *, master: str | None = None) -> SparkSessio
     remote = os.environ.get("SPARK_REMOTE")
     if not remote:
         ensure_java()
-    # Executors on this machine run this Python, with its installed packages.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     made = SparkSession.builder.appName(name)
     for key, value in SETTINGS.items():
         made = made.config(key, value)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.actions.connection import (
     CONNECT_TIMEOUT_S,
@@ -23,9 +23,14 @@ from penstock.actions.errors import ActionError
 from penstock.actions.librdkafka import action_error, open_admin
 from penstock.model.errors import StartupError
 
+if TYPE_CHECKING:
+    from penstock.actions.cluster.log_dirs import ReadOnlyLogDir
+
 API_VERSIONS = 18
 RESPONSE_SIZE_MAX = 1024 * 1024
 FREE_SPACE_MIN = 1024**3
+FULL_MAX = 16 * 1024**2
+"""The default of log.reserve.bytes: a broker with less free space accepts no writes."""
 FREE_SPACE_SHARE_MIN = 0.05
 REQUIRED_APIS = {0: "Produce", 1: "Fetch", 2: "ListOffsets", 3: "Metadata"}
 # No system clock can correctly be before this date.
@@ -188,10 +193,13 @@ def check_brokers(connection: Connection) -> Iterator[Check]:
             yield Check(f"broker {broker.id}", "wrong", f"advertised as {address}: {why}", step)
         else:
             yield Check(f"broker {broker.id}", "ok", f"advertised as {address}, reachable")
-    read_only = _read_only(connection)
-    if read_only:
-        step = "Free disk space, or look for I/O errors in their logs. They then accept writes again."
-        yield Check("disks", "wrong", f"brokers {', '.join(map(str, read_only))} are read-only", step)
+    for log_dir in unwritable_log_dirs(connection):
+        step = (
+            "Free space, or shorten retention. The broker then accepts writes again without a restart."
+            if log_dir.is_full
+            else "Look for I/O errors in the log of the broker."
+        )
+        yield Check("disks", "wrong", str(log_dir), step)
     leaderless = [
         f"{name}-{partition.id}"
         for name, topic in metadata.topics.items()
@@ -206,13 +214,14 @@ def check_brokers(connection: Connection) -> Iterator[Check]:
         yield Check("partitions", "ok", f"{len(metadata.topics)} topics, every partition has a leader")
 
 
-def _read_only(connection: Connection) -> list[int]:
-    from penstock.actions.cluster.log_dirs import read_only_nodes
+def unwritable_log_dirs(connection: Connection) -> "list[ReadOnlyLogDir]":
+    """Return the log directories that accept no writes; none if the brokers do not say."""
+    from penstock.actions.cluster.log_dirs import read_only_log_dirs
     from penstock.actions.cluster_client import open_cluster
 
     try:
         with open_cluster(connection) as cluster:
-            return read_only_nodes(cluster, cluster.brokers)
+            return read_only_log_dirs(cluster, cluster.brokers)
     except ActionError:
         return []
 
@@ -233,6 +242,8 @@ def check_data(folder: Path) -> Iterator[Check]:
     state = os.statvfs(folder)
     free, total = state.f_bavail * state.f_frsize, state.f_blocks * state.f_frsize
     found = f"{free / 1024**3:.1f} of {total / 1024**3:.1f} GiB free"
+    if free < FULL_MAX:
+        found = f"disk full: {folder} has {free / 1024**2:.1f} MiB free and needs {FULL_MAX / 1024**2:.0f} MiB or more"
     if free < FREE_SPACE_MIN or free < total * FREE_SPACE_SHARE_MIN:
         step = "Lower retention.bytes or retention.ms of large topics, or enlarge the volume."
         yield Check("disk", "wrong" if free < FREE_SPACE_MIN // 10 else "warning", found, step)

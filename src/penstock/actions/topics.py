@@ -126,5 +126,5 @@ def _partition_row(name: str, topic: Any, partition: Any, earliest: int | None, 
         "isr": [node.id for node in partition.isr],
         "earliest": earliest,
         "latest": latest,
-        "records": None if earliest is None or latest is None else latest - earliest,
+        "offsets": None if earliest is None or latest is None else latest - earliest,
     }

@@ -6,6 +6,7 @@ line on, while Spark is installed and started. Ctrl-C stops the processes in ord
 
 import json
 import os
+import queue
 import shlex
 import shutil
 import signal
@@ -13,22 +14,26 @@ import subprocess
 import sys
 import threading
 import time
-from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from penstock.cli.demo_display import DemoDisplay
 from penstock.cli.errors import CommandError
+from penstock.cli.lifetime import on_stop_signal
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, Message
+    from confluent_kafka import Consumer
 
 EXAMPLE = "Example: penstock demo --data ./data --port 9092"
 NEEDED = ("pyspark", "pyarrow", "deltalake", "yaml")
-STOP_S = 90.0
-SUMMARY_EVERY_S = 10.0
+BROKER_STOP_S = 60.0
+SPARK_STOP_S = 2.5
+"""A batch that is cut off is repeated by the next run, and its results are written once: there is no need to wait."""
+METRICS_PORT = 9404
+POLL_S = 0.25
 
 
 def demo(
@@ -59,8 +64,7 @@ def demo(
     if not (pipeline / "generate.py").is_file():
         raise CommandError(f"{pipeline} has no generate.py. Pass the folder of a demo pipeline with --pipeline.")
     running = Demo(data, pipeline, rate)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: running.stop())
+    on_stop_signal(running.stop)
     try:
         running.start_broker(["--port", str(port), *context.args])
         running.start_orders()
@@ -76,74 +80,98 @@ class Demo:
     def __init__(self, data: Path, pipeline: Path, rate: float) -> None:
         self._data, self._pipeline, self._rate = data, pipeline, rate
         self._folder = data.with_name(data.name + "-demo")
+        self._display = DemoDisplay()
         self._stopping = threading.Event()
         self._broker: subprocess.Popen[str] | None = None
         self._orders: subprocess.Popen[str] | None = None
         self._spark: subprocess.Popen[str] | None = None
         self._set_up: subprocess.Popen[str] | None = None
         self._bootstrap = ""
-        self._last_summary = ""
+        self._metrics_url = ""
+        self._is_resumed = False
+        self._has_results = False
 
     def stop(self) -> None:
         self._stopping.set()
 
     def start_broker(self, options: list[str]) -> None:
         command = ["start", "--data", str(self._data), "--log-level", "warning", "--stop-at-eof", *options]
+        if not any("--metrics" in word or "metrics.listener" in word for word in options):
+            port = _port_for_metrics()
+            self._metrics_url = f"http://127.0.0.1:{port}/metrics"
+            command += ["--metrics", str(port)]
         self._broker = self._penstock(command, stdout=subprocess.PIPE)
         assert self._broker.stdout is not None
-        for line in self._broker.stdout:
+        lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        threading.Thread(target=_forward, args=(self._broker.stdout, lines), daemon=True).start()
+        while not self._stopping.is_set() and not self._bootstrap:
+            try:
+                line = lines.get(timeout=POLL_S)
+            except queue.Empty:
+                if self._display.is_quiet:
+                    self._display.status("starting the broker")
+                continue
+            if line is None:
+                raise CommandError("The broker did not start. See its error above.")
+            # The line of the broker, unchanged: scripts wait for it.
+            self._display.line(line)
             if line.startswith("ready "):
-                # The line of the broker, unchanged: scripts wait for it.
-                print(line.rstrip(), flush=True)
                 self._bootstrap = line.split()[1]
-                break
-        if not self._bootstrap:
-            raise CommandError("The broker did not start. See its error above.")
-        threading.Thread(target=_drain, args=(self._broker.stdout,), daemon=True).start()
-        say("the broker is ready for any Kafka client")
+        if self._bootstrap:
+            self._display.say("the broker is ready for any Kafka client")
 
     def start_orders(self) -> None:
         from confluent_kafka.admin import AdminClient
 
+        if self._stopping.is_set():
+            return
         topics = AdminClient({"bootstrap.servers": self._bootstrap}).list_topics(timeout=15).topics
         if "orders" not in topics:
             # Checkpoints of an earlier data folder would refer to topics that do not exist.
             shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir(parents=True, exist_ok=True)
+        self._is_resumed = self._state() is not None
+        (self._folder / "state.json").unlink(missing_ok=True)
         script = str(self._pipeline / "generate.py")
         command = [sys.executable, script, "--bootstrap", self._bootstrap, "--rate", str(self._rate), "--stop-at-eof"]
         self._orders = self._process(command, self._log("generate.log"))
+        say = self._display.say
         say(f"producing about {self._rate:g} sample orders per second to the topic 'orders'")
-        say(f"try: {_program()} consume orders --follow --bootstrap {self._bootstrap}")
+        say("try these in another terminal:")
+        at = f"--bootstrap {self._bootstrap}"
+        for command_line in (
+            f"consume orders --follow {at}",
+            f"sql \"SELECT value->>'$.customer_id' AS customer, count(*) FROM topic('orders') GROUP BY 1\" {at}",
+            f"topic describe orders {at}",
+        ):
+            self._display.line(f"    {_program()} {command_line}")
+        if self._metrics_url:
+            self._display.line(f"    curl {self._metrics_url}")
 
     def start_spark(self, set_up: str | None) -> None:
-        if not self._install(set_up):
+        if self._stopping.is_set() or not self._install(set_up):
             return
-        say("starting Spark; the first results take about half a minute")
-        command = [
-            "pipeline",
-            "run",
-            str(self._pipeline),
-            "--continuous",
-            "--bootstrap",
-            self._bootstrap,
-            "--stop-at-eof",
-        ]
-        self._spark = self._penstock([*command, "--storage", str(self._folder)], self._log("pipeline.log"))
+        how = "it continues where the last run stopped" if self._is_resumed else "it reads the topic from its beginning"
+        self._display.say(f"starting Spark; {how}. The first results take half a minute, on a busy machine minutes")
+        command = ["pipeline", "run", str(self._pipeline), "--continuous", "--bootstrap", self._bootstrap]
+        command += ["--stop-at-eof", "--storage", str(self._folder)]
+        self._spark = self._penstock(command, self._log("pipeline.log"))
 
     def _install(self, set_up: str | None) -> bool:
         """Install Spark if it is missing; return whether it is installed."""
         if all(find_spec(name) is not None for name in NEEDED):
             return True
+        say = self._display.say
         if set_up is None:
             say("Spark is not installed, so the pipeline is not started. Run: pip install 'penstock[spark]'")
             return False
-        say("installing Spark (pyspark is a download of 491 MB); the broker is available meanwhile")
+        say("installing Spark once: a download of 491 MB takes one to three minutes. The broker is available meanwhile")
         self._set_up = self._process(shlex.split(set_up), self._log("set-up.log"))
         began = time.monotonic()
-        while self._set_up.poll() is None and not self._stopping.wait(1):
-            if int(time.monotonic() - began) % 20 == 0:
-                say(f"... still installing Spark ({time.monotonic() - began:.0f} s)")
+        while self._set_up.poll() is None and not self._stopping.wait(POLL_S):
+            if self._display.is_quiet:
+                step = _last_line(self._folder / "set-up.log")
+                self._display.status(f"installing Spark for {time.monotonic() - began:.0f} s: {step[:70]}")
         if self._stopping.is_set():
             return False
         if self._set_up.returncode != 0:
@@ -153,20 +181,28 @@ class Demo:
         return True
 
     def watch(self) -> None:
-        """Print results until Ctrl-C or until the broker exits."""
+        """Print results and the state until Ctrl-C or until the broker exits."""
+        if self._stopping.is_set():
+            return
         consumer = self._consumer()
-        summary_at = time.monotonic()
+        results: list[dict[str, Any]] = []
         try:
             while not self._stopping.is_set():
-                message = consumer.poll(0.5)
-                if message is not None and message.error() is None:
-                    self._show_result(message)
+                message = consumer.poll(POLL_S)
+                if message is not None:
+                    if message.error() is None:
+                        results.append(json.loads(message.value() or b"{}"))
+                    # A batch of results is complete when no more of them arrive.
+                    continue
+                if results:
+                    self._display.results(results)
+                    results = []
+                    self._first_results()
                 if self._broker is not None and self._broker.poll() is not None:
                     raise CommandError(f"The broker exited with code {self._broker.returncode}.")
                 self._check_spark()
-                if time.monotonic() - summary_at >= SUMMARY_EVERY_S:
-                    summary_at = time.monotonic()
-                    self._show_summary()
+                if self._display.is_quiet:
+                    self._display.status(self._describe_state(consumer))
         finally:
             consumer.close()
 
@@ -186,36 +222,51 @@ class Demo:
         consumer.subscribe(["sales"])
         return consumer
 
-    def _show_result(self, message: "Message") -> None:
-        value: dict[str, Any] = json.loads(message.value() or b"{}")
-        begin, end = (datetime.fromisoformat(value[name]).strftime("%H:%M:%S") for name in ("from", "to"))
-        print(
-            f"  {begin} to {end}  {value['country']:<8}{value['orders']:>5} orders  {value['amount']:>12,.2f}",
-            flush=True,
-        )
-
-    def _show_summary(self) -> None:
-        state = self._state()
-        if state is None or state["state"] != "running":
+    def _first_results(self) -> None:
+        if self._has_results or self._spark is None or not self._is_running():
             return
-        flows = {one["name"]: one for one in state["flows"]}
-        read = max((one["rows"] for one in flows.values()), default=0)
-        letters = sum(one["counted"].get("dead_letters", 0) for one in flows.values())
-        lag = max((one["lag"] or 0 for one in flows.values()), default=0)
-        text = f"pipeline: {read:,} orders read, {letters:,} dead letters, {lag:,} waiting"
-        if not self._last_summary:
-            text += f"\ncommands to try (add --bootstrap {self._bootstrap} to those of group and dlq):"
-            for command in (
-                f"pipeline status {self._pipeline} --storage {self._folder}",
-                f"pipeline lag {self._pipeline} --storage {self._folder}",
-                "group lag spark-orders --watch",
-                "dlq show orders",
-            ):
-                text += f"\n    {_program()} {command}"
-            text += f"\n    the Delta table {self._folder / 'lake' / 'orders'}, and docs/spark.md"
-        if text != self._last_summary:
-            self._last_summary = text
-            say(text)
+        self._has_results = True
+        storage, at = f"--storage {self._folder}", f"--bootstrap {self._bootstrap}"
+        self._display.say("the pipeline runs. More to try:")
+        for command in (
+            f"pipeline status {self._pipeline} {storage}",
+            f"pipeline lag {self._pipeline} {storage} {at}",
+            f"group lag spark-orders --watch {at}",
+            f"dlq show orders {at}",
+        ):
+            self._display.line(f"    {_program()} {command}")
+        self._display.line(f"    the Delta table {self._folder / 'lake' / 'orders'}, and docs/spark.md")
+
+    def _describe_state(self, consumer: "Consumer") -> str:
+        ends = _end_offsets(consumer, "orders")
+        written = f"{sum(ends.values()):,} orders written"
+        if self._spark is None:
+            return written
+        waiting = sum(max(0, end - self._processed().get(index, 0)) for index, end in ends.items())
+        state = self._state()
+        if not self._is_running() or state is None:
+            return f"Spark is starting; {written}, {waiting:,} waiting for it"
+        letters = sum(one["counted"].get("dead_letters", 0) for one in state["flows"])
+        if not any(one["rows"] for one in state["flows"]):
+            return f"Spark processes its first batch; {written}, {waiting:,} waiting"
+        return f"Spark is running; {written}, {waiting:,} waiting, {letters:,} dead letters in this run"
+
+    def _processed(self) -> dict[int, int]:
+        """Return the offsets of 'orders' up to which the slowest flow has completed its batches."""
+        from penstock_spark.pipelines.store import Store
+
+        store = Store(self._folder.absolute().as_uri())
+        slowest: dict[int, int] = {}
+        for flow in store.flows():
+            done = store.offsets(flow)
+            for (topic, index), offset in (done[1] if done is not None else {}).items():
+                if topic == "orders":
+                    slowest[index] = min(offset, slowest.get(index, offset))
+        return slowest
+
+    def _is_running(self) -> bool:
+        state = self._state()
+        return state is not None and state["state"] == "running"
 
     def _state(self) -> dict[str, Any] | None:
         try:
@@ -225,19 +276,26 @@ class Demo:
 
     def _check_spark(self) -> None:
         if self._spark is not None and self._spark.poll() is not None:
-            lines = (self._folder / "pipeline.log").read_text(errors="replace").strip().splitlines()
-            say(f"the pipeline exited: {lines[-1] if lines else 'its log is empty'}. The broker keeps running.")
+            last = _last_line(self._folder / "pipeline.log") or "its log is empty"
+            self._display.say(f"the pipeline exited: {last}. The broker keeps running.")
             self._spark = None
 
     def end(self) -> None:
         """Stop the producer and the pipeline, then the broker."""
         if self._bootstrap:
-            print(flush=True)
-            say("stopping the pipeline, then the broker")
-        for process in (self._set_up, self._orders, self._spark, self._broker):
-            _end(process)
+            self._display.line("")
+            self._display.say("stopping the pipeline, then the broker")
+        for process in (self._set_up, self._orders, self._spark):
+            if process is not None and process.poll() is None:
+                process.terminate()
+        until = time.monotonic() + SPARK_STOP_S
+        for process in (self._set_up, self._orders, self._spark):
+            _end(process, max(0.0, until - time.monotonic()))
+        if self._broker is not None and self._broker.poll() is None:
+            self._broker.terminate()
+        _end(self._broker, BROKER_STOP_S)
         if self._bootstrap:
-            say("stopped; start the demo again to continue with the same data")
+            self._display.say("stopped; start the demo again to continue with the same data")
 
     def _penstock(self, command: list[str], stdout: "int | IO[str] | None" = None) -> subprocess.Popen[str]:
         return self._process([sys.executable, "-m", "penstock.cli.main", *command], stdout)
@@ -254,15 +312,43 @@ class Demo:
         return (self._folder / name).open("a")
 
 
-def _end(process: subprocess.Popen[str] | None) -> None:
-    if process is None or process.poll() is not None:
+def _end(process: subprocess.Popen[str] | None, patience_s: float) -> None:
+    """Wait for the end of a process that was told to stop; kill it and its children if it takes too long."""
+    if process is None:
         return
-    process.terminate()
     try:
-        process.wait(STOP_S)
+        process.wait(patience_s)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def _end_offsets(consumer: "Consumer", topic: str) -> dict[int, int]:
+    """Return the end offset of each partition; nothing while the topic is being created."""
+    from confluent_kafka import KafkaException, TopicPartition
+
+    try:
+        partitions = consumer.list_topics(timeout=2).topics[topic].partitions
+        return {
+            index: consumer.get_watermark_offsets(TopicPartition(topic, index), timeout=2)[1] for index in partitions
+        }
+    except (KafkaException, KeyError):
+        return {}
+
+
+def _port_for_metrics() -> int:
+    """Return the usual port of the metrics if it is free, and any free one otherwise."""
+    import socket
+
+    for port in (METRICS_PORT, 0):
+        with socket.socket() as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                tried.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return int(tried.getsockname()[1])
+    raise CommandError("No port is free for the metrics. Pass one with --metrics.")
 
 
 def _orders_pipeline() -> Path:
@@ -272,16 +358,18 @@ def _orders_pipeline() -> Path:
     return Path(spec.origin).parent / "examples" / "orders"
 
 
-def _drain(stream: IO[str]) -> None:
+def _forward(stream: IO[str], lines: "queue.SimpleQueue[str | None]") -> None:
     for line in stream:
-        print(line.rstrip(), flush=True)
+        lines.put(line.rstrip())
+    lines.put(None)
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").strip().splitlines()
+    return lines[-1].strip() if lines else ""
 
 
 def _program() -> str:
     """Return the name under which this program was called, so that printed commands can be pasted."""
     called = Path(sys.argv[0])
     return str(called) if called.name == "penstock" else "penstock"
-
-
-def say(text: str) -> None:
-    print(f"[demo] {text}", flush=True)

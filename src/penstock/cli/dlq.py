@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.actions.connection import Connection
-from penstock.actions.librdkafka import open_admin
 from penstock.actions.positions import Earliest, parse_position
 from penstock.actions.topic_reader import Isolation, TopicReader, open_consumer
 from penstock.cli.completion import complete_topic
@@ -70,7 +69,7 @@ def list_command(
     """List dead-letter topics with the number of letters, and of letters not replayed yet."""
     from penstock.actions.dead_letters.topics import list_dead_letter_topics
 
-    rows = list_dead_letter_topics(open_admin(connection), suffix)
+    rows = list_dead_letter_topics(connection, suffix)
     show(rows, ["topic", "source", "letters", "not_replayed"], format)
 
 

@@ -20,12 +20,18 @@ def doctor(
     data: Annotated[
         Path | None, typer.Option("--data", "-d", metavar="DIR", help="Check this data folder too.")
     ] = None,
+    spark: Annotated[
+        bool, typer.Option("--spark", help="Check Spark on this machine too: Java, and the Python of its workers.")
+    ] = False,
     format: FormatOption = Format.TABLE,
 ) -> None:
     """Diagnose why a client cannot connect. Exits with code 1 if a check fails."""
     from penstock.actions.doctor import check_clock, check_cluster, check_data
+    from penstock.actions.spark_doctor import check_spark
 
     results = [*check_cluster(connection), *(check_data(data) if data is not None else []), check_clock(data)]
+    if spark:
+        results.extend(check_spark())
     show([result._asdict() for result in results], ["check", "state", "found", "next_step"], format)
     if any(result.state == "wrong" for result in results):
         raise typer.Exit(1)

@@ -16,6 +16,7 @@ from penstock.actions.librdkafka import open_admin
 from penstock.actions.offset_reset import ShiftBy, Target, parse_topic_partitions, plan_reset
 from penstock.actions.positions import AtOffset, AtTime, Earliest, Latest, parse_time
 from penstock.cli.completion import complete_group, complete_topic
+from penstock.cli.confirm import YesOption, confirm, counted
 from penstock.cli.errors import CommandError
 from penstock.cli.output import Format, FormatOption, show
 
@@ -175,9 +176,11 @@ def reset(
 
 
 @app.command("delete", epilog="Example: penstock group delete billing")
-def delete(connection: Connection, names: Names) -> None:
+def delete(connection: Connection, names: Names, yes: YesOption = False) -> None:
     """Delete groups without members, and their committed offsets. This cannot be undone."""
-    actions.delete_groups(open_admin(connection), names, done=lambda name: print(f"deleted {name}"))
+    admin = open_admin(connection)
+    confirm(f"Delete {counted(names, 'group')} with all committed offsets?", yes=yes)
+    actions.delete_groups(admin, names, done=lambda name: print(f"deleted {name}"))
 
 
 def parse_target(

@@ -23,6 +23,7 @@ HINTS: Final[Mapping[str, str]] = {
     "NO_COMMITTED_OFFSETS": "Pass the topics to reset with --topic.",
     "UNKNOWN_QUOTA": "Run 'penstock quota list' to list the quotas.",
     "INVALID_QUOTA": "Run 'penstock quota set --help' to list the quota names.",
+    "KEY_REQUIRED": "Pass keys with --key-separator or --key, or set cleanup.policy=delete.",
     # Errors of librdkafka.
     "TOPIC_ALREADY_EXISTS": "Choose another name, or pass --if-not-exists.",
     "UNKNOWN_TOPIC_OR_PART": _LIST_TOPICS,
@@ -31,7 +32,7 @@ HINTS: Final[Mapping[str, str]] = {
     "INVALID_PARTITIONS": "Pass the new total number of partitions; it must be higher than the current one.",
     "INVALID_REPLICATION_FACTOR": "Pass a replication factor no higher than the number of brokers.",
     "TOPIC_EXCEPTION": "Use at most 249 letters, digits, '.', '_' and '-'.",
-    "MSG_SIZE_TOO_LARGE": "Raise max.message.bytes of the topic, or send smaller records.",
+    "MSG_SIZE_TOO_LARGE": "Run 'penstock config set --topic TOPIC max.message.bytes=N', or send smaller records.",
     "TOPIC_DELETION_DISABLED": "Start the broker with --set delete.topic.enable=true.",
     "_TRANSPORT": _DIAGNOSE,
     "_ALL_BROKERS_DOWN": _DIAGNOSE,

@@ -90,7 +90,7 @@ def produce(
         progress = Progress("writing", total=_size(source, file), shown=not quiet and not source.isatty())
         if source.isatty() and not quiet:
             print(f"Type one record per line for {topic}; Ctrl-D ends.", file=sys.stderr)
-        writer = TopicWriter(connection, topic, codec=codec.value, acks=acks.value)
+        writer = TopicWriter(connection, topic, codec=codec.value, acks=acks.value, on_stall=_print_stall)
         with progress, contextlib.suppress(KeyboardInterrupt), writer:
             for record, line_size in _records(source, format, separator):
                 writer.write(
@@ -103,6 +103,10 @@ def produce(
                 progress.advance(line_size, done=writer.sent)
     if not quiet:
         print(f"{writer.sent - writer.failed} records written to {topic}", file=sys.stderr)
+
+
+def _print_stall(why: str) -> None:
+    print(f"penstock: waiting: {why}", file=sys.stderr, flush=True)
 
 
 def _open(file: Path | None) -> AbstractContextManager[BinaryIO]:

@@ -13,7 +13,7 @@ from penstock.cli.output import Format, FormatOption, show
 from penstock.cli.progress import Progress
 
 EXAMPLE = "Example: penstock topic skew orders --since 1h --sample 200000"
-PARTITION_COLUMNS = ["partition", "records", "recent", "recent_share", "bytes", "bytes_share"]
+PARTITION_COLUMNS = ["partition", "offsets", "recent", "recent_share", "bytes", "bytes_share"]
 
 
 def skew(

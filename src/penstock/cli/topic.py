@@ -10,6 +10,7 @@ from penstock.actions.connection import Connection
 from penstock.actions.librdkafka import open_admin
 from penstock.cli.arguments import parse_pairs
 from penstock.cli.completion import complete_topic
+from penstock.cli.confirm import YesOption, confirm, counted
 from penstock.cli.output import Format, FormatOption, show, with_units
 from penstock.cli.skew import EXAMPLE as SKEW_EXAMPLE
 from penstock.cli.skew import skew
@@ -24,7 +25,11 @@ Names = Annotated[
     list[str],
     typer.Argument(metavar="TOPIC...", help="Topic names.", show_default=False, autocompletion=complete_topic),
 ]
-DESCRIBED = ["topic", "partition", "leader", "replicas", "isr", "earliest", "latest", "records"]
+DESCRIBED = ["topic", "partition", "leader", "replicas", "isr", "earliest", "latest", "offsets"]
+BROKER_DEFAULT = -1
+PARTITIONS_MAX = 100_000
+"""The client library rejects more with an error that does not say so."""
+REPLICAS_MAX = 32_767
 
 
 @app.command("create", epilog="Example: penstock topic create orders --partitions 3 --config retention.ms=86400000")
@@ -32,18 +37,27 @@ def create(
     connection: Connection,
     names: Names,
     partitions: Annotated[
-        int,
-        typer.Option("--partitions", "-p", help="Number of partitions.", show_default="the broker's num.partitions"),
-    ] = -1,
+        int | None,
+        typer.Option(
+            "--partitions",
+            "-p",
+            min=1,
+            max=PARTITIONS_MAX,
+            help="Number of partitions.",
+            show_default="the broker's num.partitions",
+        ),
+    ] = None,
     replication_factor: Annotated[
-        int,
+        int | None,
         typer.Option(
             "--replication-factor",
             "-r",
+            min=1,
+            max=REPLICAS_MAX,
             help="Number of replicas of each partition.",
             show_default="the broker's default",
         ),
-    ] = -1,
+    ] = None,
     config: Annotated[
         list[str] | None,
         typer.Option("--config", "-c", metavar="NAME=VALUE", help="Topic configuration. Repeatable."),
@@ -57,8 +71,8 @@ def create(
     actions.create_topics(
         open_admin(connection),
         names,
-        partitions=partitions,
-        replication_factor=replication_factor,
+        partitions=BROKER_DEFAULT if partitions is None else partitions,
+        replication_factor=BROKER_DEFAULT if replication_factor is None else replication_factor,
         config=settings,
         created=lambda name: print(f"created {name}"),
         exists=(lambda name: print(f"{name} already exists", file=sys.stderr)) if if_not_exists else None,
@@ -91,7 +105,10 @@ def list_topics(
 
 @app.command("describe", epilog="Example: penstock topic describe orders")
 def describe(connection: Connection, names: Names, format: FormatOption = Format.TABLE) -> None:
-    """Show the partitions of topics: leader, replicas, in-sync replicas and offsets."""
+    """Show the partitions of topics: leader, replicas, in-sync replicas and offsets.
+
+    The column offsets is how many offsets the log spans; transaction markers and compacted records are included.
+    """
     admin = open_admin(connection)
     topics = actions.describe_topics(admin, names)
     if format is not Format.TABLE:
@@ -104,9 +121,11 @@ def describe(connection: Connection, names: Names, format: FormatOption = Format
 
 
 @app.command("delete", epilog="Example: penstock topic delete orders")
-def delete(connection: Connection, names: Names) -> None:
+def delete(connection: Connection, names: Names, yes: YesOption = False) -> None:
     """Delete topics and all their records. This cannot be undone."""
-    actions.delete_topics(open_admin(connection), names, deleted=lambda name: print(f"deleted {name}"))
+    admin = open_admin(connection)
+    confirm(f"Delete {counted(names, 'topic')} with all records?", yes=yes)
+    actions.delete_topics(admin, names, deleted=lambda name: print(f"deleted {name}"))
 
 
 @app.command("add-partitions", epilog="Example: penstock topic add-partitions orders --partitions 6")
@@ -115,7 +134,10 @@ def add_partitions(
     name: Annotated[
         str, typer.Argument(metavar="TOPIC", help="Topic name.", show_default=False, autocompletion=complete_topic)
     ],
-    partitions: Annotated[int, typer.Option("--partitions", "-p", help="New total number of partitions.")],
+    partitions: Annotated[
+        int,
+        typer.Option("--partitions", "-p", min=1, max=PARTITIONS_MAX, help="New total number of partitions."),
+    ],
 ) -> None:
     """Add partitions to a topic.
 

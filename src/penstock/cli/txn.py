@@ -9,6 +9,7 @@ import typer
 from penstock.actions.connection import Connection
 from penstock.actions.positions import parse_duration_ms
 from penstock.cli.completion import complete_topic
+from penstock.cli.confirm import YesOption, confirm
 from penstock.cli.errors import CommandError
 from penstock.cli.output import Format, FormatOption, show
 
@@ -100,16 +101,19 @@ def abort(
         int | None,
         typer.Option("--start-offset", min=0, metavar="N", help="Its first offset, as shown by find-hanging."),
     ] = None,
+    yes: YesOption = False,
 ) -> None:
     """Abort a transaction by its id, or a hanging one by its partition and first offset."""
     from penstock.actions.cluster_client import open_cluster
     from penstock.actions.transactions import abort_hanging_transaction, abort_transaction
 
     if transactional_id is not None and topic is None:
+        confirm(f"Abort the open transaction of {transactional_id} and fence its producer?", yes=yes)
         with open_cluster(connection) as cluster:
             abort_transaction(cluster, transactional_id)
         print(f"aborted {transactional_id}")
     elif transactional_id is None and topic is not None and partition is not None and start_offset is not None:
+        confirm(f"Abort the transaction at offset {start_offset} of {topic}-{partition}?", yes=yes)
         with open_cluster(connection) as cluster:
             aborted = abort_hanging_transaction(cluster, topic=topic, partition=partition, start_offset=start_offset)
         print(f"aborted the transaction of producer {aborted.producer_id} in {topic}-{partition}")

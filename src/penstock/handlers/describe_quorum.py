@@ -4,6 +4,8 @@ Only the leader can answer. v1 adds when a node last fetched and was last caught
 Reads metadata/quorum.py. Refuses: NOT_LEADER_OR_FOLLOWER elsewhere, UNKNOWN_TOPIC_OR_PARTITION for another log.
 """
 
+from typing import Final
+
 from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest
 from kio.schema.describe_quorum.v2.response import (
     DescribeQuorumResponse,
@@ -22,6 +24,9 @@ from penstock.handlers.support.entities import NO_ERROR, int32, int64, node
 from penstock.metadata.voter_wire import METADATA_TOPIC
 from penstock.model.ids import NO_NODE, NodeId
 from penstock.raft.roles import FollowerProgress, Leader
+
+UNREGISTERED_SILENT_S_MAX: Final = 10.0
+"""How long an observer that is not registered is listed after its last fetch."""
 
 
 async def handle(context: Context, request: Request) -> DescribeQuorumResponse:
@@ -57,7 +62,7 @@ def _describe(context: Context, *, known: bool) -> PartitionData:
     if not isinstance(role, Leader):
         return _refused(context, ErrorCode.not_leader_or_follower)
     voters = quorum.core.voters
-    observers = sorted(other for other in role.progress if other not in voters)
+    observers = sorted(other for other in role.progress if other not in voters and _is_present(context, role, other))
     return PartitionData(
         partition_index=int32(0),
         error_code=NO_ERROR,
@@ -68,6 +73,12 @@ def _describe(context: Context, *, known: bool) -> PartitionData:
         current_voters=tuple(_replica(context, voter, role.progress.get(voter)) for voter in sorted(voters)),
         observers=tuple(_replica(context, other, role.progress[other]) for other in observers),
     )
+
+
+def _is_present(context: Context, role: Leader, observer: NodeId) -> bool:
+    """Whether an observer is registered as a broker or still fetches; a removed node does neither."""
+    heard_at = role.progress[observer].heard_at
+    return observer in context.quorum.image.brokers or context.clock.monotonic() - heard_at <= UNREGISTERED_SILENT_S_MAX
 
 
 def _replica(context: Context, node_id: NodeId, progress: FollowerProgress | None) -> ReplicaState:

@@ -213,6 +213,12 @@ READ_ONLY_FOLDERS = _declare(
     "",
     "1 while the data directory is read-only because its disk is full or rejects writes.",
 )
+NEEDED = _declare(
+    "gauge",
+    "penstock_log_directory_needed_bytes",
+    "bytes",
+    "Free space that a full data directory needs before it accepts writes; 0 while it accepts them.",
+)
 RESERVED = _declare(
     "gauge",
     "penstock_log_directory_reserved_bytes",

@@ -161,5 +161,5 @@ class Company:
 
     def _repaired(self, partition: Partition) -> None:
         place = TopicPartition(partition.topic, PartitionIndex(partition.index))
-        log.warning("%s is whole again", place)
+        log.info("%s is repaired: its log is complete", place)
         self._store.release_damaged(place)

@@ -325,7 +325,7 @@ class Replicas:
                     pause_s = min(attempt.pause_s * 2, REOPEN_S_MAX)
                     self._provisional[hosted, index] = _NextAttempt(now + pause_s, pause_s)
                 else:
-                    log.warning("partition %s can be read again", place)
+                    log.info("partition %s can be read again", place)
                     del self._provisional[hosted, index]
                     self.open_anew(partition)
 
@@ -346,7 +346,7 @@ class Replicas:
             if index in hosted.partitions or self._image.topics_by_id.get(hosted.id) is None:
                 del self._unopened[hosted, index]
             if index in hosted.partitions and hosted.partitions[index].log.damage is None:
-                log.warning("partition %s-%d is online", hosted.name, index)
+                log.info("partition %s-%d is online", hosted.name, index)
                 if not is_internal(hosted.name):
                     self._tell_opened(hosted.name, index)
 

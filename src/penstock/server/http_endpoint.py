@@ -1,8 +1,8 @@
 """HTTP endpoint for monitoring: /metrics, /health and /ready.
 
-/health: the process is alive and its data folder is online; restart the node if not. /ready: the node serves clients
-and the controller may elect it as a leader; send it no clients if not. A read-only data folder is a warning in both: a
-restart does not free space, and the node still serves reads. Responses are written in pieces, so that the event loop
+/health: the process is alive and its data folder is online; restart the node if not. /ready: the node serves clients,
+accepts writes and the controller may elect it as a leader; send it no clients if not. A full disk is only a warning in
+/health, because a restart does not free space. Responses are written in pieces, so that the event loop
 is not blocked. Also measures how late timers run, because every client waits as long. Next: metrics/, sources.py.
 """
 
@@ -51,7 +51,7 @@ class HttpEndpoint:
         context = self._context()
         if context is None or not context.store.is_read_only:
             return []
-        return [f"the data folder {context.store.folder} is read-only: {context.store.directory.refusal}"]
+        return [context.store.directory.describe_refusal()]
 
     def _readiness_problem(self) -> str | None:
         context = self._context()
@@ -62,7 +62,9 @@ class HttpEndpoint:
         broker = context.quorum.image.brokers.get(context.node_id)
         if broker is None:
             return "the broker is not registered"
-        return "the broker is fenced" if broker.fenced else None
+        if broker.fenced:
+            return "the broker is fenced"
+        return context.store.directory.describe_refusal() if context.store.is_read_only else None
 
 
 def _verdict(problem: str | None, warnings: list[str]) -> HttpAnswer:

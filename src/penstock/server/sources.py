@@ -238,6 +238,7 @@ def _add_storage(metrics: "Metrics", context: "Context") -> None:
 
     _add(metrics, declared.OFFLINE_FOLDERS, lambda: int(context.store.failure is not None))
     _add(metrics, declared.READ_ONLY_FOLDERS, lambda: int(context.store.is_read_only))
+    _add(metrics, declared.NEEDED, lambda: context.store.needed_bytes)
     _add(metrics, declared.RESERVED, lambda: context.store.reserved_bytes)
     _add(metrics, declared.READ_FAILURES, lambda: context.store.directory.read_failures)
     metrics.ask(declared.FOLDER_SIZE, space(0))

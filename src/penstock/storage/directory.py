@@ -27,7 +27,7 @@ from typing import Any, Final, TypeVar
 
 from penstock.model.job import Job, finish
 from penstock.ports.disk import Disk, File
-from penstock.storage.reserve import Reserve
+from penstock.storage.reserve import Reserve, is_no_room
 
 OPEN_FILES_MAX: Final = 256
 _T = TypeVar("_T")
@@ -114,6 +114,17 @@ class LogDirectory:
     def is_read_only(self) -> bool:
         return self.refusal is not None and self.failure is None
 
+    def describe_refusal(self) -> str:
+        """Say why nothing is appended here: where, and how much space is needed if the disk is full."""
+        if not is_no_room(self.refusal):
+            return f"disk error: {self.path} rejects writes: {self.refusal}"
+        try:
+            free = _mebibytes(self.disk.space(self.path)[1])
+        except OSError:
+            free = "an unknown amount"
+        needed = "more space" if self.reserve is None else f"{_mebibytes(self.reserve.room_needed)} free"
+        return f"disk full: {self.path} has {free} free and needs {needed} to accept writes"
+
     def write_failed(self, error: OSError) -> None:
         """The disk has refused a write of a log."""
         if error.errno in _CANNOT_WRITE:
@@ -128,6 +139,10 @@ class LogDirectory:
     def accept_writes(self) -> None:
         """The folder takes writes again, unless it is offline."""
         self.refusal = self.failure
+
+
+def _mebibytes(size: int) -> str:
+    return f"{size / 1024**2:.1f} MiB"
 
 
 def _run_now(job: Job[Any], done: Callable[[Any, BaseException | None], None]) -> None:

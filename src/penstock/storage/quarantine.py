@@ -58,7 +58,7 @@ class Quarantine:
     def lift(self) -> None:
         """Serve everything and take records again: what could not be read can be read."""
         log = self._log
-        logger.warning("%s can be read again; its quarantine is lifted", log.topic_partition)
+        logger.info("%s can be read again; its quarantine is lifted", log.topic_partition)
         self.damage = self.damaged_from = None
         with suppress(OSError):
             damage.lift_quarantine(log.directory.disk, log.folder)

@@ -17,6 +17,8 @@ FILE_NAME: Final = "reserve"
 STEPS: Final = 16
 """The reserve is given up in so many parts: other programs may take what is free before the node does."""
 STEP_LEAST: Final = 4096
+ROOM_LEAST: Final = 1024 * 1024
+"""How much must be free where nothing is reserved."""
 
 _NO_ROOM: Final = frozenset({ENOSPC, EDQUOT})
 _T = TypeVar("_T")
@@ -42,6 +44,11 @@ class Reserve:
     @property
     def is_whole(self) -> bool:
         return self.held >= self.size
+
+    @property
+    def room_needed(self) -> int:
+        """How many bytes must be free before a folder that is full accepts writes again."""
+        return self.size + (self.size or ROOM_LEAST) - self.held
 
     def restore(self) -> None:
         """Take all of the reserved space; raises OSError if there is not as much."""

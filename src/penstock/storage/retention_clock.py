@@ -20,7 +20,7 @@ DOUBT_MS_MAX: Final = 24 * 3600 * 1000
 class RetentionClock:
     """Reads the two clocks into one."""
 
-    __slots__ = ("_doubted_since_ms", "_monotonic_ms", "_now_ms")
+    __slots__ = ("_doubted_since_ms", "_monotonic_ms", "_now_ms", "is_new")
 
     def __init__(self, last_ms: int | None, *, monotonic_ms: int) -> None:
         """`last_ms` is what an earlier process read last; without it the first reading is believed."""
@@ -28,6 +28,8 @@ class RetentionClock:
         self._monotonic_ms = monotonic_ms
         # Since when, by the monotonic clock, the wall clock has been ahead.
         self._doubted_since_ms: int | None = None
+        self.is_new = True
+        """Whether there was no reading yet."""
 
     @property
     def is_doubtful(self) -> bool:
@@ -36,6 +38,7 @@ class RetentionClock:
 
     def read(self, *, wall_ms: int, monotonic_ms: int) -> int:
         """Return the time that ages are counted to."""
+        self.is_new = False
         if self._now_ms is None:
             self._now_ms = wall_ms
         steady = self._now_ms + monotonic_ms - self._monotonic_ms

@@ -47,7 +47,7 @@ from penstock.storage.partition_folder import (
     write_topic_id,
 )
 from penstock.storage.recovery import recover_unreadable
-from penstock.storage.reserve import Reserve
+from penstock.storage.reserve import Reserve, is_no_room
 from penstock.storage.retention_clock import RetentionClock
 from penstock.storage.write_probe import WriteProbe
 
@@ -163,6 +163,13 @@ class LogStore(LogKnowledge):
         return self.directory.is_read_only
 
     @property
+    def needed_bytes(self) -> int:
+        """How much must be free before the full folder accepts writes; 0 if it is not full."""
+        directory = self.directory
+        is_full = directory.is_read_only and is_no_room(directory.refusal)
+        return directory.reserve.room_needed if is_full and directory.reserve is not None else 0
+
+    @property
     def reserved_bytes(self) -> int:
         """What is left of the reserved space."""
         reserve = self.directory.reserve
@@ -190,13 +197,17 @@ class LogStore(LogKnowledge):
 
     def retention_now_ms(self) -> int:
         """The time that ages are counted to, which a jump of the wall clock does not move at once."""
-        doubted = self._retention_clock.is_doubtful
+        clock = self._retention_clock
+        is_first, doubted = clock.is_new, clock.is_doubtful
         wall_ms = self._clock.wall_ms()
-        now_ms = self._retention_clock.read(wall_ms=wall_ms, monotonic_ms=int(self._clock.monotonic() * 1000))
-        if self._retention_clock.is_doubtful and not doubted:
-            logger.warning(
-                "the clock is %d s ahead of its last reading: retention doubts that", (wall_ms - now_ms) // 1000
-            )
+        now_ms = clock.read(wall_ms=wall_ms, monotonic_ms=int(self._clock.monotonic() * 1000))
+        if clock.is_doubtful and not doubted:
+            ahead_s = (wall_ms - now_ms) // 1000
+            if is_first:
+                # A node that was stopped cannot tell how long: every restart begins like this.
+                logger.info("retention ignores the last %d s for now, in which the node was stopped", ahead_s)
+            else:
+                logger.warning("the clock jumped forward by %d s: retention ignores the jump for now", ahead_s)
         return now_ms
 
     def checkpoint_retention_clock(self) -> None:

@@ -25,8 +25,8 @@ PROBE_S: Final = 0.5
 PROBE_S_MAX: Final = 30.0
 CALM_S: Final = 30.0
 """A folder that has taken writes for so long is probed as soon as any other when it refuses one."""
-ROOM_LEAST: Final = 1024 * 1024
-"""How much must be free where nothing is reserved."""
+REPEAT_S: Final = 60.0
+"""How often the log repeats why the folder is read-only."""
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +45,7 @@ class WriteProbe:
         self._on_change = on_change
         self._pause_s = PROBE_S
         self._left_at = float("-inf")
+        self._logged_at = float("-inf")
         self._timer: Timer | None = None
         self._file: File | None = None
         directory.on_refusal = self._refused
@@ -66,15 +67,20 @@ class WriteProbe:
     def _refused(self, error: OSError) -> None:
         soon = self._clock.monotonic() - self._left_at < CALM_S
         self._pause_s = min(self._pause_s * 2, PROBE_S_MAX) if soon else PROBE_S
-        logger.error(
-            "%s is read-only, its partitions are led by other nodes where they can be: %s",
-            self._directory.path,
-            error.strerror or error,
-        )
+        self._log_refusal()
         self._wait()
         self._on_change()
 
+    def _log_refusal(self) -> None:
+        self._logged_at = self._clock.monotonic()
+        logger.error(
+            "%s; it is read-only, and other nodes lead its partitions where they can",
+            self._directory.describe_refusal(),
+        )
+
     def _wait(self) -> None:
+        if self._clock.monotonic() - self._logged_at >= REPEAT_S:
+            self._log_refusal()
         self._timer = self._clock.call_later(self._pause_s, self._probe)
 
     def _probe(self) -> None:
@@ -82,7 +88,7 @@ class WriteProbe:
         if self._directory.failure is not None:
             return
         try:
-            self._reserve.take(self._reserve.size + (self._reserve.size or ROOM_LEAST))
+            self._reserve.take(self._reserve.held + self._reserve.room_needed)
             self._file = self._disk.open(f"{self._directory.path}/{FILE_NAME}")
         except OSError:
             self._give_back()
@@ -102,7 +108,7 @@ class WriteProbe:
             return
         self._left_at = self._clock.monotonic()
         self._directory.accept_writes()
-        logger.warning("%s takes writes again", self._directory.path)
+        logger.info("%s accepts writes again", self._directory.path)
         self._on_change()
 
     def _give_back(self) -> None:

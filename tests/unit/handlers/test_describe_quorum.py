@@ -9,6 +9,7 @@ from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest, Partiti
 from kio.static.primitive import i8
 
 from penstock.handlers import describe_cluster, describe_quorum
+from penstock.handlers.describe_quorum import UNREGISTERED_SILENT_S_MAX
 from penstock.handlers.support.context import Endpoint
 from penstock.metadata.voters import Voter, VoterEndpoint
 from penstock.model.ids import NodeId, Offset
@@ -28,7 +29,7 @@ def quorum(voters: tuple[Voter, ...], progress: dict[NodeId, FollowerProgress]) 
     return SimpleNamespace(
         core=SimpleNamespace(role=role, voters=frozenset(voter.id for voter in voters), log=log),
         book=SimpleNamespace(present=voters, directories={SILENT: FORMER_DISK}),
-        leader=HERE, epoch=4, high_watermark=9,
+        leader=HERE, epoch=4, high_watermark=9, image=SimpleNamespace(brokers={}),
     )  # fmt: skip
 
 
@@ -55,6 +56,20 @@ async def test_the_progress_of_a_voter_that_has_not_fetched_is_unknown() -> None
     assert (third.log_end_offset, third.last_fetch_timestamp, third.last_caught_up_timestamp) == (-1, -1, -1)
     assert third.replica_directory_id == FORMER_DISK
     assert [(each.node_id, each.listeners[0].port) for each in response.nodes] == [(1, 9001), (2, 9002), (3, 9003)]
+
+
+async def test_a_removed_node_is_no_observer() -> None:
+    node = FakeNode()
+    now = node.clock.monotonic()
+    new, removed, stopped = NodeId(4), NodeId(5), NodeId(6)
+    long_ago = now - UNREGISTERED_SILENT_S_MAX - 1
+    heard = {new: now, removed: long_ago, stopped: long_ago}
+    known = quorum(
+        (Voter(id=HERE),), {each: FollowerProgress(end=Offset(7), heard_at=at) for each, at in heard.items()}
+    )
+    known.image.brokers[stopped] = SimpleNamespace()
+    response = await describe(node, known)
+    assert [each.replica_id for each in response.topics[0].partitions[0].observers] == [new, stopped]
 
 
 async def test_the_only_voter_has_the_addresses_for_clients() -> None:

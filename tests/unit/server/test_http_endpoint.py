@@ -40,7 +40,7 @@ def node(
         failure=failure,
         folder="/data",
         is_read_only=refusal is not None and failure is None,
-        directory=SimpleNamespace(refusal=failure or refusal),
+        directory=SimpleNamespace(describe_refusal=lambda: "disk full: /data has 0.0 MiB free"),
     )
     return SimpleNamespace(store=store, quorum=SimpleNamespace(leader=leader, image=image), node_id=NodeId(1))
 
@@ -54,8 +54,9 @@ def node(
         (node(leader=None), 200, 503),
         (node(fenced=True), 200, 503),
         (node(registered=False), 200, 503),
+        (node(refusal=OSError(errno.ENOSPC, "No space left on device")), 200, 503),
     ],
-    ids=["serving", "starting", "disk failed", "no quorum", "fenced", "unregistered"],
+    ids=["serving", "starting", "disk failed", "no quorum", "fenced", "unregistered", "disk full"],
 )
 async def test_health_describes_the_process_and_readiness_its_clients(context: Any, health: int, ready: int) -> None:
     monitor = HttpEndpoint(Metrics({}), lambda: context)
@@ -66,18 +67,14 @@ async def test_health_describes_the_process_and_readiness_its_clients(context: A
     assert ("reason" in json.loads(body)) is (ready == 503)
 
 
-async def test_a_read_only_folder_is_a_warning_and_the_node_stays_healthy_and_ready() -> None:
+async def test_a_full_disk_is_a_warning_in_health_and_the_node_is_not_ready() -> None:
     context = node(refusal=OSError(errno.ENOSPC, "No space left on device"))
     monitor = HttpEndpoint(Metrics({}), lambda: context)
-    for path in ("/health", "/ready"):
-        status, body = await ask(monitor, path)
-        assert (status, json.loads(body)) == (
-            200,
-            {
-                "status": "ok",
-                "warnings": ["the data folder /data is read-only: [Errno 28] No space left on device"],
-            },
-        )
+    warnings = ["disk full: /data has 0.0 MiB free"]
+    status, body = await ask(monitor, "/health")
+    assert (status, json.loads(body)) == (200, {"status": "ok", "warnings": warnings})
+    status, body = await ask(monitor, "/ready")
+    assert (status, json.loads(body)) == (503, {"status": "failed", "reason": warnings[0], "warnings": warnings})
     assert "warnings" not in (await ask(HttpEndpoint(Metrics({}), node), "/health"))[1]
 
 
@@ -91,7 +88,7 @@ async def test_a_node_that_is_not_ready_warns_too() -> None:
     monitor = HttpEndpoint(Metrics({}), lambda: node(refusal=OSError("full"), fenced=True))
     status, body = await ask(monitor, "/ready")
     assert status == 503
-    assert json.loads(body)["warnings"] == ["the data folder /data is read-only: full"]
+    assert json.loads(body)["warnings"] == ["disk full: /data has 0.0 MiB free"]
 
 
 async def test_the_response_to_an_unknown_path_lists_the_known_ones() -> None:

@@ -589,3 +589,22 @@ def test_a_log_that_takes_the_place_of_a_damaged_one_is_not_damaged_by_the_mark_
     log = store.open(PLACE, FIRST_ID, small_settings())
     assert log.damage is None
     assert log.end_offset == 0
+
+
+def test_a_restart_is_not_reported_as_a_wrong_clock(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    disk, clock = SimDisk(), StillClock()
+    store = load(disk, clock=clock)
+    store.checkpoint_retention_clock()
+    store.close()
+    clock.skew_ms = 3_600_000
+    again = load(disk, clock=clock)
+    assert "retention ignores the last 3600 s for now" in caplog.text
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+    clock.skew_ms = 0
+    again.retention_now_ms()
+    clock.skew_ms = 7_200_000
+    again.retention_now_ms()
+    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
+        "the clock jumped forward by 7200 s: retention ignores the jump for now"
+    ]

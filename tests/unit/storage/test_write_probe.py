@@ -1,8 +1,11 @@
 import errno
+import logging
+
+import pytest
 
 from penstock.storage.directory import LogDirectory
 from penstock.storage.reserve import Reserve
-from penstock.storage.write_probe import PROBE_S, WriteProbe
+from penstock.storage.write_probe import PROBE_S, REPEAT_S, WriteProbe
 from penstock_sim.disk import SimDisk
 from tests.support.stepped_clock import SteppedClock
 
@@ -16,7 +19,7 @@ class Folder:
         self.disk.make_folder("/data")
         self.clock = SteppedClock()
         self.directory = LogDirectory(self.disk, "/data")
-        self.reserve = Reserve(self.disk, "/data", size)
+        self.reserve = self.directory.reserve = Reserve(self.disk, "/data", size)
         self.changes: list[bool] = []
         self.probe = WriteProbe(
             self.directory,
@@ -106,3 +109,32 @@ async def test_nothing_is_reserved_and_yet_some_room_must_be_there() -> None:
     folder.disk.capacity = None
     await folder.clock.advance(PROBE_S)
     assert folder.changes == [True, False] and folder.reserve.held == 0
+
+
+async def test_a_full_disk_is_logged_once_and_then_at_intervals(caplog: pytest.LogCaptureFixture) -> None:
+    folder = Folder()
+    folder.disk.capacity = SIZE
+    folder.directory.write_failed(FULL)
+    folder.directory.write_failed(FULL)
+    (first,) = caplog.messages
+    assert first.startswith("disk full: /data has 0.0 MiB free and needs 0.0 MiB free to accept writes")
+    await folder.clock.advance(REPEAT_S - 1)
+    assert len(caplog.messages) == 1
+    await folder.clock.advance(2)
+    assert caplog.messages == [first, first]
+    assert {record.levelno for record in caplog.records} == {logging.ERROR}
+    caplog.set_level(logging.INFO)
+    folder.disk.capacity = None
+    await folder.clock.advance(PROBE_S)
+    assert caplog.records[-1].levelno == logging.INFO and "accepts writes again" in caplog.messages[-1]
+
+
+async def test_a_full_folder_says_how_much_space_it_needs() -> None:
+    folder = Folder(capacity=64 * 1024 * 1024, size=8 * 1024 * 1024)
+    folder.directory.write_failed(FULL)
+    assert folder.directory.describe_refusal() == (
+        "disk full: /data has 56.0 MiB free and needs 8.0 MiB free to accept writes"
+    )
+    folder.directory.accept_writes()
+    folder.directory.write_failed(OSError(errno.EIO, "Input/output error"))
+    assert folder.directory.describe_refusal() == ("disk error: /data rejects writes: [Errno 5] Input/output error")

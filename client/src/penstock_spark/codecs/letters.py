@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 PREFIX: Final = "penstock.dlq."
+MESSAGE_CHARS_MAX: Final = 4000
+"""The message may quote the record; a dead-letter topic reserves little more than the size of the record itself."""
 
 
 def letters(rows: DataFrame, *, group: str, count: str = "dead_letters") -> DataFrame:
@@ -30,7 +32,7 @@ def letters(rows: DataFrame, *, group: str, count: str = "dead_letters") -> Data
         ("source.offset", f.col("offset")),
         ("source.timestamp", f.unix_millis("timestamp")),
         ("error.class", kind),
-        ("error.message", message),
+        ("error.message", f.substring(message, 1, MESSAGE_CHARS_MAX)),
         ("error.trace", f.lit("")),
         ("attempts", f.lit(1)),
         ("first.failure", now),

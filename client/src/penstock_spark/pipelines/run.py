@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from penstock_client.errors import PenstockClientError, nearest
 from penstock_spark.lake.files import file_system
+from penstock_spark.pipelines import dead_letter_topics
 from penstock_spark.pipelines.sources import Completion, Replay, completed
 from penstock_spark.pipelines.spec import CLIENT, OWN, Spec
 from penstock_spark.pipelines.store import Store
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from penstock_spark.pipelines.runner import Report, Runner
 
 REACH_S = 5.0
-LETTERS_SUFFIX = ".dlq"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def run(spec: Spec, spark: SparkSession, wish: Wish, report: Report, started: Ca
     plan = Plan(graph, spec, spark, store, completion)
     for flow in plan.flows:
         store.make_folder(store.checkpoint(flow.name))
-    _create_dead_letter_topics(spec, plan)
+    _prepare_dead_letter_topics(spec, plan, completion)
     runner = Runner(spec, spark, plan, store, continuous=wish.continuous, report=report)
     started(runner)
     return runner.run()
@@ -151,15 +151,13 @@ def _partitions(spec: Spec, subscription: str) -> dict[str, int]:
         return {name: len(topic.leaders) for name, topic in cluster.refresh(names).items()}
 
 
-def _create_dead_letter_topics(spec: Spec, plan: Plan) -> None:
-    """Create missing dead-letter topics, as the worker does."""
+def _prepare_dead_letter_topics(spec: Spec, plan: Plan, completion: Completion) -> None:
+    """Create missing dead-letter topics, as the worker does, and make sure that their records fit."""
     wanted = {
         str(flow.output.options["topic"])
         for flow in plan.flows
-        if str(flow.output.options.get("topic", "")).endswith(LETTERS_SUFFIX)
+        if str(flow.output.options.get("topic", "")).endswith(dead_letter_topics.SUFFIX)
     }
     if wanted:
         with spec.cluster() as cluster:
-            known = cluster.refresh(sorted(wanted))
-            for name in sorted(wanted - set(known)):
-                cluster.create_topic(name, partitions=1, replicas=-1, configs={})
+            dead_letter_topics.prepare(cluster, wanted, completion.seen)

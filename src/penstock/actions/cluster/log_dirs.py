@@ -2,9 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 from kio.schema.describe_log_dirs.v5.request import DescribeLogDirsRequest
+from kio.static.primitive import i8
 
 from penstock.actions.cluster_client import ClusterClient, open_cluster
 from penstock.actions.connection import Connection
@@ -12,6 +14,9 @@ from penstock.actions.errors import ActionError
 from penstock.wire.api import ApiKey
 
 TopicPartition = tuple[str, int]
+BROKER: Final = i8(4)
+ROOM_LEAST: Final = 1024 * 1024
+"""As in storage/reserve.py: how much must be free where nothing is reserved."""
 
 
 class TopicSize(NamedTuple):
@@ -23,17 +28,61 @@ class TopicSize(NamedTuple):
     """All replicas."""
 
 
-def read_only_nodes(cluster: ClusterClient, nodes: Iterable[int]) -> list[int]:
-    """Return the brokers that accept no writes: a log directory is full, fails or is cordoned (KIP-1066)."""
-    found = []
+class ReadOnlyLogDir(NamedTuple):
+    """A log directory that accepts no writes. `needed` is None if the broker is not a Penstock."""
+
+    node: int
+    path: str
+    usable: int
+    needed: int | None
+
+    @property
+    def is_full(self) -> bool:
+        return self.needed is not None and self.usable < 2 * self.needed
+
+    def __str__(self) -> str:
+        if self.needed is None:
+            return f"node {self.node}: {self.path} is cordoned"
+        if not self.is_full:
+            return f"disk error: {self.path} of node {self.node} rejects writes"
+        return (
+            f"disk full: {self.path} of node {self.node} has {_mebibytes(self.usable)} free and needs "
+            f"{_mebibytes(self.needed)} free to accept writes"
+        )
+
+
+def read_only_log_dirs(cluster: ClusterClient, nodes: Iterable[int]) -> list[ReadOnlyLogDir]:
+    """Return the log directories that accept no writes: they are full, fail or are cordoned (KIP-1066)."""
+    found: list[ReadOnlyLogDir] = []
     for node in nodes:
         try:
             answer = cluster.send(node, ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=()))
         except ActionError:
             continue
-        if any(folder.is_cordoned for folder in answer.results):
-            found.append(node)
+        needed = _needed(cluster, node) if any(folder.is_cordoned for folder in answer.results) else None
+        found.extend(
+            ReadOnlyLogDir(node, folder.log_dir, int(folder.usable_bytes), needed)
+            for folder in answer.results
+            if folder.is_cordoned
+        )
     return found
+
+
+def _needed(cluster: ClusterClient, node: int) -> int | None:
+    """Return how much a full log directory needs: its reserve a second time."""
+    resource = DescribeConfigsResource(
+        resource_type=BROKER, resource_name=str(node), configuration_keys=("log.reserve.bytes",)
+    )
+    try:
+        answer = cluster.send(node, ApiKey.DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=(resource,)))
+        (reserve,) = answer.results[0].configs
+    except (ActionError, ValueError, IndexError):
+        return None
+    return int(reserve.value or 0) or ROOM_LEAST
+
+
+def _mebibytes(size: int) -> str:
+    return f"{size / 1024**2:.1f} MiB"
 
 
 def describe_log_dirs(

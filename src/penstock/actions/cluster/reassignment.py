@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from penstock.actions.cluster import requests
-from penstock.actions.cluster.replica_plan import ReplicaMove, drain, spread
+from penstock.actions.cluster.replica_plan import ReplicaMove, drain, rotated, spread
 from penstock.actions.cluster_client import ClusterClient, open_cluster
 from penstock.actions.connection import Connection
 from penstock.actions.errors import ActionError, unknown_node, unknown_partition, unknown_topic
@@ -24,7 +24,10 @@ class Progress(NamedTuple):
 
 
 def plan_topic(connection: Connection, topic: str, index: int | None, targets: tuple[int, ...]) -> list[ReplicaMove]:
-    """Plan the move of one partition, or of all partitions of a topic, to the given nodes."""
+    """Plan the move of one partition, or of all partitions of a topic, to the given nodes.
+
+    Each partition of a whole topic begins with another node, so that the nodes lead about as many of them.
+    """
     with open_cluster(connection) as cluster:
         partitions = [each for each in requests.list_partitions(cluster) if each.topic == topic]
     if not partitions:
@@ -33,7 +36,11 @@ def plan_topic(connection: Connection, topic: str, index: int | None, targets: t
     if not chosen:
         assert index is not None, "all partitions were chosen"
         raise unknown_partition(topic, index, len(partitions))
-    return [ReplicaMove(topic, each.partition, each.replicas, targets) for each in chosen if each.replicas != targets]
+    moves = [
+        ReplicaMove(topic, each.partition, each.replicas, targets if index is not None else rotated(targets, position))
+        for position, each in enumerate(sorted(chosen, key=lambda each: each.partition))
+    ]
+    return [move for move in moves if move.before != move.after]
 
 
 def plan_drain(connection: Connection, node: int) -> list[ReplicaMove]:
@@ -73,7 +80,13 @@ def elect_preferred_leaders(connection: Connection) -> int:
 
 
 def unregister_node(connection: Connection, node: int) -> None:
-    """Remove a node that is stopped and holds no replica from the cluster."""
+    """Remove a node that `check_removable` accepts from the cluster."""
+    with open_cluster(connection) as cluster:
+        requests.unregister_broker(cluster, node)
+
+
+def check_removable(connection: Connection, node: int) -> None:
+    """Raise ActionError unless a node is stopped and holds no replica."""
     with open_cluster(connection) as cluster:
         brokers = {each.node_id: each for each in requests.describe_brokers(cluster)}
         if node not in brokers:
@@ -83,7 +96,6 @@ def unregister_node(connection: Connection, node: int) -> None:
             raise ActionError(f"Cannot remove node {node}: it holds {held} replicas. Drain it first.")
         if not brokers[node].is_fenced:
             raise ActionError(f"Cannot remove node {node}: it is running. Stop it first.")
-        requests.unregister_broker(cluster, node)
 
 
 def _bytes_copied(cluster: ClusterClient, moves: Sequence[ReplicaMove]) -> tuple[int, int]:

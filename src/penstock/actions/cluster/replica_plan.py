@@ -28,6 +28,12 @@ class ReplicaMove(NamedTuple):
         return tuple(node for node in self.after if node not in self.before)
 
 
+def rotated(nodes: tuple[int, ...], count: int) -> tuple[int, ...]:
+    """Return the nodes in the same order, but beginning `count` places later."""
+    first = count % len(nodes) if nodes else 0
+    return (*nodes[first:], *nodes[:first])
+
+
 def drain(partitions: Iterable[Partition], node: int, racks: Mapping[int, str | None]) -> list[ReplicaMove]:
     """Move every replica off a node. `racks` has an entry for every node that may hold replicas."""
     targets = {other: rack for other, rack in racks.items() if other != node}

@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from typing import Any
 
-from penstock.actions.cluster.log_dirs import read_only_nodes
+from penstock.actions.cluster.log_dirs import ReadOnlyLogDir, read_only_log_dirs
 from penstock.actions.cluster.requests import (
     BrokerState,
     QuorumReplica,
@@ -32,13 +32,13 @@ def broker_rows(connection: Connection) -> list[Row]:
             holds.update(int(node) for node in partition.replica_nodes)
             behind.update(int(node) for node in partition.replica_nodes if node not in partition.isr_nodes)
         controller = _active_controller(cluster)
-        read_only = read_only_nodes(cluster, cluster.brokers)
+        unwritable = {each.node: each for each in read_only_log_dirs(cluster, cluster.brokers)}
     return [
         {
             "node": each.node_id,
             "address": f"{each.host}:{each.port}",
             "rack": each.rack,
-            "state": "up, read-only" if each.node_id in read_only else _state(each, controller),
+            "state": _state(each, controller, unwritable.get(each.node_id)),
             "leads": leads[each.node_id],
             "replicas": holds[each.node_id],
             "behind": behind[each.node_id],
@@ -53,7 +53,7 @@ def find_problems(connection: Connection) -> list[str]:
         partitions = [each for topic in cluster.topics for each in topic.partitions]
         moving = len(list_reassignments(cluster))
         fenced = [each.node_id for each in describe_brokers(cluster) if each.is_fenced]
-        read_only = read_only_nodes(cluster, cluster.brokers)
+        read_only = read_only_log_dirs(cluster, cluster.brokers)
     offline = sum(each.leader_id < 0 for each in partitions)
     under = sum(len(each.isr_nodes) < len(each.replica_nodes) for each in partitions)
     found = []
@@ -63,11 +63,9 @@ def find_problems(connection: Connection) -> list[str]:
         found.append(f"{under} partitions have replicas that are not in sync.")
     if fenced:
         found.append(f"Node {', '.join(map(str, fenced))} is fenced: it is down or still starting.")
-    if read_only:
-        found.append(
-            f"Node {', '.join(map(str, read_only))} is read-only: its disk is full or fails. "
-            "Free disk space and check the node's log."
-        )
+    for each in read_only:
+        step = "Free space, or shorten retention." if each.is_full else "Check the log of the node."
+        found.append(f"Node {each.node} is read-only: {each}. {step}")
     if found and moving:
         found.append(f"{moving} partitions are being reassigned.")
     return found
@@ -131,9 +129,11 @@ def _active_controller(cluster: ClusterClient) -> int:
         return NO_NODE
 
 
-def _state(broker: BrokerState, controller: int) -> str:
+def _state(broker: BrokerState, controller: int, unwritable: ReadOnlyLogDir | None = None) -> str:
     if broker.is_fenced:
         return "fenced"
+    if unwritable is not None:
+        return "up, disk full" if unwritable.is_full else "up, read-only"
     return "up, controller" if broker.node_id == controller else "up"
 
 

