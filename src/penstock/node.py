@@ -42,7 +42,7 @@ from penstock.ports.instruments import Instruments
 from penstock.ports.network import Network
 from penstock.ports.offload import Offload
 from penstock.quotas.throttle import Throttle
-from penstock.replication.company import Wiring
+from penstock.replication.cluster_peers import PeerAccess
 from penstock.replication.replicas import Replicas
 from penstock.scheduling.scheduler import Scheduler
 from penstock.server.dispatch import Dispatcher
@@ -244,7 +244,7 @@ class Node:
             store,
             self._clock,
             lambda: self.settings,
-            Wiring(
+            PeerAccess(
                 network=self._network,
                 channel=channel,
                 broker_epoch=lambda: lifecycle.broker_epoch,
@@ -326,7 +326,7 @@ class Node:
         context.store.note_boot()
         if self.is_broker:
             # A fenced node is never elected; a log that has lost records must not lead after the node is unfenced.
-            await replicas.losses_told()
+            await replicas.wait_losses_reported()
             await services.lifecycle.serve()
         # After registration, which begins a new epoch for every partition: coordinators load once, from open logs.
         quorum.subscribe(context.groups.image_changed)
@@ -343,7 +343,7 @@ class Node:
         self._cleaner = Cleaner(store, self._clock, lambda: self.settings, replicas.last_stable_offset, worker)
         self._cleaner.start()
         uncleanable = self._cleaner.uncleanable
-        self.metrics.ask(declared.UNCLEANABLE, lambda: [((), len(uncleanable))])
+        self.metrics.register(declared.UNCLEANABLE, lambda: [((), len(uncleanable))])
 
     async def _wait_for_quorum(self, quorum: Quorum) -> None:
         """Wait for the quorum, and log that from time to time, because the operator may have to act."""

@@ -71,8 +71,8 @@ def mark_ahead_of_the_disk() -> list[Patch]:
     """Advance the high watermark by written instead of durable records."""
 
     def advance(self: Partition) -> None:
-        if self.lead is not None and self.log.end_offset > self.high_watermark:
-            self._move_mark(self.log.end_offset)
+        if self.leadership is not None and self.log.end_offset > self.high_watermark:
+            self._set_high_watermark(self.log.end_offset)
 
     def append(original: Any) -> Any:
         def appended(self: Partition, *arguments: Any, **named: Any) -> Any:
@@ -147,11 +147,14 @@ def deleted_records_forgotten() -> list[Patch]:
 def rot_is_cut() -> list[Patch]:
     """Truncate a log at the first bad batch during recovery, even if good batches follow."""
 
-    def cut(disk: Any, state: Any, index: int, stopped: Any, *, known_end: int) -> None:
+    def truncate(disk: Any, state: Any, index: int, stopped: Any, *, known_end: int) -> None:
         stopped.segment.truncate(stopped.bad.position, stopped.offset)
         damage._set_aside_later(disk, state, index + 1)
 
-    return [patch.object(damage, "on_bad_batch", cut), patch.object(damage, "on_missing_end", lambda *a, **n: None)]
+    return [
+        patch.object(damage, "on_bad_batch", truncate),
+        patch.object(damage, "on_missing_end", lambda *a, **n: None),
+    ]
 
 
 @bug

@@ -12,7 +12,7 @@ from penstock.membership.lifecycle import Lifecycle
 from penstock.metadata import quorum_state
 from penstock.raft import leading, voting
 from penstock.replication import follower, partition, repair, replicas
-from penstock.replication.company import Company
+from penstock.replication.cluster_peers import ClusterPeers
 from penstock.replication.isr import Leadership
 from penstock.replication.partition import Partition
 from penstock.storage import replicated
@@ -68,8 +68,8 @@ def truncate_to_high_watermark() -> list[Patch]:
         def take_role(self: Partition, state: Any) -> None:
             before = self.leader_epoch
             original(self, state)
-            if self.lead is None and self.leader_epoch != before and self.high_watermark < self.log.end_offset:
-                self.cut(self.high_watermark)
+            if self.leadership is None and self.leader_epoch != before and self.high_watermark < self.log.end_offset:
+                self.truncate(self.high_watermark)
 
         return take_role
 
@@ -81,24 +81,24 @@ def divergence_overlooked() -> list[Patch]:
     """Do not check on the leader whether a follower's log diverges."""
     return [
         patch.object(Partition, "diverging_epoch", lambda self, offset, last_fetched_epoch: None),
-        patch.object(Partition, "holds_prefix", lambda self, offset, last_fetched_epoch: True),
+        patch.object(Partition, "contains_prefix", lambda self, offset, last_fetched_epoch: True),
     ]
 
 
 @bug
 def divergence_ignored() -> list[Patch]:
     """Let a follower ignore a diverging epoch."""
-    return [patch.object(follower, "on_divergence", lambda log, *, epoch, end_offset: follower.GO_ON)]
+    return [patch.object(follower, "on_divergence", lambda log, *, epoch, end_offset: follower.CONTINUE)]
 
 
 @bug
 def set_shrunk_alone() -> list[Patch]:
     """Let a leader remove a slow follower from the ISR without the controller."""
 
-    def expel(self: Leadership, *, leader_end: int, now: float, lag_s_max: float) -> None:
+    def shrink_isr(self: Leadership, *, leader_end: int, now: float, lag_s_max: float) -> None:
         self.counted = tuple(each for each in self.counted if each.offset >= leader_end)
 
-    return [patch.object(Leadership, "expel", expel)]
+    return [patch.object(Leadership, "shrink_isr", shrink_isr)]
 
 
 @bug
@@ -151,7 +151,7 @@ def stale_broker_epochs_join() -> list[Patch]:
     """Let a replica join the ISR with the broker epoch of an earlier process (KIP-903)."""
     return [
         patch.object(alter_partition, "_ineligible", lambda image, state, member: None),
-        patch.object(Company, "may_join", lambda self, held, node_id, broker_epoch: True),
+        patch.object(ClusterPeers, "may_join", lambda self, held, node_id, broker_epoch: True),
     ]
 
 

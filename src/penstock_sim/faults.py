@@ -388,7 +388,7 @@ def _leads(host: Host, partition_name: str) -> bool:
     assert host.node is not None
     topic, _, index = partition_name.rpartition("-")
     partition = host.node.context.replicas.find(TopicName(topic), int(index))
-    return partition is not None and partition.lead is not None
+    return partition is not None and partition.leadership is not None
 
 
 def _derived(host: Host) -> list[str]:

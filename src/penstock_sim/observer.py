@@ -127,7 +127,7 @@ class Observer:
             assert host.node is not None
             for partition in host.node.context.replicas.all():
                 self._check_high_watermark(host, partition)
-                if partition.is_leader and partition.lead is not None:
+                if partition.is_leader and partition.leadership is not None:
                     self._check_leader(host, partition, running)
         for host in self._hosts:
             self._check_vote(host)

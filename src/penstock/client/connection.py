@@ -11,7 +11,7 @@ from struct import Struct
 from typing import Any, Final, NamedTuple, TypeVar
 
 from penstock.client.interfaces import PeerUnavailable
-from penstock.client.waiting import look_at
+from penstock.client.waiting import retrieve_exception
 from penstock.ports.clock import Clock, Timer
 from penstock.ports.network import Connection
 from penstock.wire import codec
@@ -81,7 +81,7 @@ class PeerConnection:
         """Send a frame with the correlation id filled in; `read` decodes the frame of the response."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         # The caller may have stopped waiting by the time the connection breaks.
-        answer.add_done_callback(look_at)
+        answer.add_done_callback(retrieve_exception)
         if self._lost:
             answer.set_exception(PeerUnavailable("the connection is closed"))
             return answer

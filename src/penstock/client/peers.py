@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from penstock.client.connection import PeerConnection
 from penstock.client.interfaces import DEFAULT_PURPOSE, PeerGone, PeerUnavailable
-from penstock.client.waiting import look_at
+from penstock.client.waiting import retrieve_exception
 from penstock.ports.clock import Clock
 from penstock.ports.network import Connection, Network, Session
 
@@ -68,7 +68,7 @@ class Peers:
         """Connect once, then close the connection."""
         outcome_known: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # The caller may have stopped waiting when the outcome arrives.
-        outcome_known.add_done_callback(look_at)
+        outcome_known.add_done_callback(retrieve_exception)
 
         def opened(outcome: Connection | OSError) -> Session | None:
             if outcome_known.done():
@@ -143,7 +143,7 @@ class _Link:
         if self._opening is None:
             self._opening = asyncio.get_running_loop().create_future()
             # The caller may have stopped waiting when the attempt fails.
-            self._opening.add_done_callback(look_at)
+            self._opening.add_done_callback(retrieve_exception)
             pause = self._not_before - self._clock.monotonic()
             if pause > 0:
                 self._clock.call_later(pause, self._dial)

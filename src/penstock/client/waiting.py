@@ -7,7 +7,7 @@ from typing import Any
 from penstock.ports.clock import Clock
 
 
-def look_at(outcome: "asyncio.Future[Any]") -> None:
+def retrieve_exception(outcome: "asyncio.Future[Any]") -> None:
     """Mark a future's exception as retrieved: its waiter may have given up, and asyncio would log the exception."""
     if not outcome.cancelled():
         outcome.exception()

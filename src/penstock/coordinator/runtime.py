@@ -59,7 +59,7 @@ class CoordinatorRuntime(Generic[S]):
         self._turn = SharedTurn()
         self.on_taken: Callable[[int], None] = lambda index: None
         """Called with the partition of a shard that loads after `image_changed`, when its log was still opening."""
-        replicas.opened_late.append(self._log_opened)
+        replicas.on_late_open.append(self._log_opened)
 
     def __iter__(self) -> Iterator[S]:
         return iter(self._shards.values())

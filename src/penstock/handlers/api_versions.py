@@ -58,7 +58,7 @@ async def handle(context: Context, request: Request) -> ApiVersionsResponse:
         finalized_features_epoch=int64(image.offset),
         finalized_features=tuple(
             FinalizedFeatureKey(name=name, min_version_level=int16(level), max_version_level=int16(level))
-            for name, level in sorted(finalized_levels(image, context.quorum.book.kraft_version).items())
+            for name, level in sorted(finalized_levels(image, context.quorum.voter_registry.kraft_version).items())
         ),
     )
 

@@ -22,7 +22,7 @@ async def handle(context: Context, request: Request) -> BeginQuorumEpochResponse
         source, message = voter_wire.read_begin(body)
         check_peer(context, source)
         for endpoint in body.leader_endpoints[:1]:
-            quorum.book.hint(source, (endpoint.host, endpoint.port))
+            quorum.voter_registry.hint(source, (endpoint.host, endpoint.port))
         answer = await quorum.messenger.ask_core(source, message, Answer)
     except Refusal as refusal:
         return BeginQuorumEpochResponse(error_code=ErrorCode(refusal.code), topics=())

@@ -81,7 +81,7 @@ def _controllers(context: Context) -> DescribeClusterResponse:
             DescribeClusterBroker(
                 broker_id=node(voter.id), host=end_point.host, port=int32(end_point.port), rack=None, is_fenced=False
             )
-            for voter in context.quorum.book.present
+            for voter in context.quorum.voter_registry.present
             for end_point in voter_endpoints(context, voter)[:1]
         ),
         cluster_authorized_operations=OPERATIONS_UNKNOWN,

@@ -49,7 +49,7 @@ async def handle(context: Context, request: Request) -> DescribeQuorumResponse:
                 for each in voter_endpoints(context, voter)
             ),
         )
-        for voter in context.quorum.book.present
+        for voter in context.quorum.voter_registry.present
     )
     return DescribeQuorumResponse(error_code=NO_ERROR, error_message=None, topics=topics, nodes=nodes)
 
@@ -95,7 +95,7 @@ def _replica(context: Context, node_id: NodeId, progress: FollowerProgress | Non
         # It has not fetched from this leader: its progress is unknown.
         return ReplicaState(
             replica_id=node(node_id),
-            replica_directory_id=context.quorum.book.directories.get(node_id),
+            replica_directory_id=context.quorum.voter_registry.directories.get(node_id),
             log_end_offset=int64(-1),
             last_fetch_timestamp=int64(-1),
             last_caught_up_timestamp=int64(-1),

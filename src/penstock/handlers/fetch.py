@@ -339,18 +339,18 @@ class ParkedFetch(Parked):
 
     def _preferred_replica(self, partition: Partition, offset: int) -> PartitionAnswer | None:
         """Redirect the consumer to the replica in its rack with the highest offset, unless it is this one."""
-        lead = partition.lead
+        leadership = partition.leadership
         brokers = self._handler.context.quorum.image.brokers
         rack = self._request.rack
         own = brokers.get(partition.node_id)
-        if lead is None or (own is not None and own.rack == rack):
+        if leadership is None or (own is not None and own.rack == rack):
             return None
         near = [
             node_id
-            for node_id in lead.isr
+            for node_id in leadership.isr
             if (broker := brokers.get(node_id)) is not None and broker.rack == rack and not broker.fenced
         ]
-        chosen: NodeId | None = most_caught_up(lead.followers, among=near, offset=offset)
+        chosen: NodeId | None = most_caught_up(leadership.followers, among=near, offset=offset)
         if chosen is None:
             return None
         topic = partition.topic_id.bytes if self._by_id else partition.topic.encode()

@@ -145,11 +145,11 @@ class ProduceHandler:
     ) -> Parts | Parked:
         """Append the batches, transactional ones if the coordinator accepts them; raise Postponed if it takes long."""
         # Waiting followers are answered once, with everything that this request appends.
-        self._wakeups.held = True
+        self._wakeups.deferred = True
         try:
             return self._write_all(request, header, verdicts, listener)
         finally:
-            self._wakeups.held = False
+            self._wakeups.deferred = False
             self._wakeups.run()
 
     def _write_all(
@@ -229,7 +229,7 @@ class ProduceHandler:
         while True:
             topic = hosted.get(key)
             now_ms = self._clock.wall_ms()
-            self._wakeups.held = True
+            self._wakeups.deferred = True
             try:
                 return self.write_one(
                     topic, key, records, writing.acks, now_ms, writing.header, result, writing.verdicts, prepared
@@ -237,7 +237,7 @@ class ProduceHandler:
             except Unprepared:
                 pass
             finally:
-                self._wakeups.held = False
+                self._wakeups.deferred = False
                 self._wakeups.run()
             assert topic is not None and records is not None, "the log has required parsing them"
             try:

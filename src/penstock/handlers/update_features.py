@@ -53,7 +53,7 @@ async def _update(context: Context, body: UpdateFeaturesRequest, updates: tuple[
             updates,
             node_id=context.node_id,
             kraft=KRaftState(
-                level=quorum.book.kraft_version,
+                level=quorum.voter_registry.kraft_version,
                 unknown_voters=[voter.id for voter in known_voters(quorum) if voter.directory_id is None],
             ),
             validate_only=body.validate_only,

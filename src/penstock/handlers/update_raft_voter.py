@@ -31,7 +31,7 @@ async def handle(context: Context, request: Request) -> UpdateRaftVoterResponse:
 
 def _response(context: Context, error: ErrorCode) -> UpdateRaftVoterResponse:
     leader = context.quorum.leader
-    address = None if leader is None else context.quorum.book.address_of(leader)
+    address = None if leader is None else context.quorum.voter_registry.address_of(leader)
     host, port = address or ("", -1)
     return UpdateRaftVoterResponse(
         throttle_time=NO_THROTTLE,

@@ -28,4 +28,4 @@ async def handle(context: Context, request: Request) -> VoteResponse:
         return VoteResponse(error_code=ErrorCode(refusal.code), topics=())
     except Corruption:
         return VoteResponse(error_code=ErrorCode(InvalidRequest.code), topics=())
-    return voter_wire.write_vote(answer, message, endpoints_of(quorum.book, answer.leader))
+    return voter_wire.write_vote(answer, message, endpoints_of(quorum.voter_registry, answer.leader))

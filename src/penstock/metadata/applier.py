@@ -44,7 +44,7 @@ class Applier:
         clock: Clock,
         log: Log,
         newest: Snapshot | None,
-        book: VoterRegistry,
+        voter_registry: VoterRegistry,
         settings: BrokerSettings,
         on_dropped: Callable[[EpochEnd], None],
     ) -> None:
@@ -52,7 +52,7 @@ class Applier:
         self.pending: deque[Pending] = deque()
         self._clock = clock
         self._log = log
-        self._book = book
+        self._book = voter_registry
         self._settings = settings
         self._on_dropped = on_dropped
         self._newest = newest

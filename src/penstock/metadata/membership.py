@@ -28,10 +28,10 @@ LOOK_AGAIN_S = 0.05
 def known_voters(quorum: Quorum) -> VoterSet:
     """Return the current voters, with this node's own addresses even if they are not configured."""
     return tuple(
-        replace(voter, endpoints=quorum.place.endpoints())
+        replace(voter, endpoints=quorum.identity.endpoints())
         if voter.id == quorum.node_id and not voter.endpoints
         else voter
-        for voter in quorum.book.present
+        for voter in quorum.voter_registry.present
     )
 
 
@@ -78,7 +78,7 @@ async def update_voter(quorum: Quorum, clock: Clock, voter: Voter, *, timeout_s:
 async def name_voters(quorum: Quorum, clock: Clock, *, timeout_s: float) -> None:
     """Write the voters to the log, which is kraft.version 1; the configured voters are ignored from then on."""
     await _wait_until_changeable(quorum, clock, clock.monotonic() + timeout_s)
-    if quorum.book.kraft_version == 0:
+    if quorum.voter_registry.kraft_version == 0:
         await quorum.change_voters(known_voters(quorum))
 
 

@@ -41,17 +41,17 @@ class Messenger:
     def __init__(
         self,
         *,
-        place: NodeIdentity,
+        identity: NodeIdentity,
         peers: Peers | None,
-        book: VoterRegistry,
+        voter_registry: VoterRegistry,
         core: Core,
         submit: Callable[[Event], None],
         read: Callable[[int], FileSlice | None],
         timeout_s: float,
     ) -> None:
-        self._place = place
+        self._identity = identity
         self._peers = peers
-        self._book = book
+        self._book = voter_registry
         self._core = core
         self._submit = submit
         self._read = read
@@ -88,7 +88,7 @@ class Messenger:
         from penstock.metadata import voter_wire  # a single-node quorum does not need the schemas
 
         assert self._peers is not None, "a single-node quorum sends no messages"
-        key, request = voter_wire.write_request(self._place, to, message)
+        key, request = voter_wire.write_request(self._identity, to, message)
         purpose = FETCHES if isinstance(message, FetchRequest) else OTHERS
         answer: Message | None = None
         try:
@@ -170,7 +170,7 @@ class Messenger:
         self._waiting.clear()
 
 
-def endpoints_of(book: VoterRegistry, node: NodeId | None) -> list[tuple[int, tuple[str, int]]]:
+def endpoints_of(voter_registry: VoterRegistry, node: NodeId | None) -> list[tuple[int, tuple[str, int]]]:
     """Return the address of a node in the form that responses use for leaders."""
-    address = None if node is None else book.address_of(node)
+    address = None if node is None else voter_registry.address_of(node)
     return [] if address is None else [(cast(int, node), address)]

@@ -47,7 +47,7 @@ class Opened:
     log: Log
     newest: Snapshot | None
     core: Core
-    book: VoterRegistry
+    voter_registry: VoterRegistry
 
 
 def open_metadata(
@@ -65,10 +65,10 @@ def open_metadata(
     folder = f"{data_folder}/{METADATA_PARTITION}"
     log = _open_log(disk, clock, folder, settings, directory)
     newest = load_newest(disk, folder, log_start=log.start_offset)
-    book = VoterRegistry(configured_voters(settings, node_id))
-    book.note_directory(node_id, directory_id)
+    voter_registry = VoterRegistry(configured_voters(settings, node_id))
+    voter_registry.note_directory(node_id, directory_id)
     shape = _shape_of(log, newest)
-    history = _read_voters(log, newest, shape, book)
+    history = _read_voters(log, newest, shape, voter_registry)
     core = Core(
         node_id=node_id,
         voters=history,
@@ -78,7 +78,7 @@ def open_metadata(
         timing=_timing(settings),
         disk=directory_id,
     )
-    return Opened(log=log, newest=newest, core=core, book=book)
+    return Opened(log=log, newest=newest, core=core, voter_registry=voter_registry)
 
 
 def _open_log(disk: Disk, clock: Clock, folder: str, settings: BrokerSettings, directory: LogDirectory | None) -> Log:
@@ -164,15 +164,17 @@ def _shape_of(log: Log, newest: Snapshot | None) -> LogShape:
     return shape
 
 
-def _read_voters(log: Log, newest: Snapshot | None, shape: LogShape, book: VoterRegistry) -> VoterHistory:
+def _read_voters(log: Log, newest: Snapshot | None, shape: LogShape, voter_registry: VoterRegistry) -> VoterHistory:
     if newest is not None:
-        book.replaced(newest.voters)
-    history = VoterHistory(ids_of(book.present) if book.is_named else frozenset(book.configured))
+        voter_registry.replaced(newest.voters)
+    history = VoterHistory(
+        ids_of(voter_registry.present) if voter_registry.is_named else frozenset(voter_registry.configured)
+    )
     for view in batches_between(log, shape.start_offset, shape.end_offset):
         header = BatchHeader.at(view)
         voters = control.voters_in(decode_batch(view)) if header.is_control else None
         if voters is not None:
-            book.append(Offset(header.last_offset), voters)
+            voter_registry.append(Offset(header.last_offset), voters)
             history.append(Offset(header.last_offset), ids_of(voters))
     return history
 

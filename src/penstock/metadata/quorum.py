@@ -14,7 +14,7 @@ from random import Random
 from uuid import UUID
 
 from penstock.client.peers import Peers
-from penstock.client.waiting import at_most, look_at
+from penstock.client.waiting import at_most, retrieve_exception
 from penstock.config.settings import BrokerSettings
 from penstock.metadata import control, quorum_state
 from penstock.metadata.applier import Applier, Pending
@@ -69,16 +69,16 @@ class Quorum:
         *,
         clock: Clock,
         opened: Opened,
-        place: NodeIdentity,
+        identity: NodeIdentity,
         peers: Peers | None,
         settings: BrokerSettings,
         initial_features: Mapping[str, int],
     ) -> None:
         self.log = opened.log
-        self.book = opened.book
+        self.voter_registry = opened.voter_registry
         self.peers = peers
         """Connections to the voters, by id."""
-        self.place = place
+        self.identity = identity
         self._clock = clock
         self._disk = opened.log.directory.disk
         # A full disk must not stop a voter, so the metadata has reserved space.
@@ -90,7 +90,7 @@ class Quorum:
             clock=clock,
             log=opened.log,
             newest=opened.newest,
-            book=opened.book,
+            voter_registry=opened.voter_registry,
             settings=settings,
             on_dropped=self._log_dropped,
         )
@@ -98,7 +98,7 @@ class Quorum:
         self._failure: Exception | None = None
         self.on_failure: Callable[[], None] = lambda: None
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._ready.add_done_callback(look_at)
+        self._ready.add_done_callback(retrieve_exception)
         self._events: deque[Event] = deque()
         self._stepping = False
         self._timer: Timer | None = None
@@ -110,9 +110,9 @@ class Quorum:
         self._closed = False
         self._is_alone = opened.core.voters == {opened.core.node_id}
         self.messenger = Messenger(
-            place=place,
+            identity=identity,
             peers=peers,
-            book=self.book,
+            voter_registry=self.voter_registry,
             core=self._core,
             submit=self.step,
             read=self._read,
@@ -145,7 +145,7 @@ class Quorum:
             opened = open_metadata(
                 disk, clock, random, data_folder, settings, directory, node_id=node_id, directory_id=directory_id
             )
-            place = NodeIdentity(
+            identity = NodeIdentity(
                 cluster_id=cluster_id,
                 node_id=node_id,
                 directory_id=directory_id,
@@ -159,13 +159,13 @@ class Quorum:
                     network=network,
                     clock=clock,
                     random=random,
-                    address_of=opened.book.address_of,
+                    address_of=opened.voter_registry.address_of,
                     client_id=f"node-{node_id}",
                 )
             quorum = cls(
                 clock=clock,
                 opened=opened,
-                place=place,
+                identity=identity,
                 peers=peers,
                 settings=settings,
                 initial_features=initial_features,
@@ -260,7 +260,7 @@ class Quorum:
         self._refuse_if_failed()
         self._head = image
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        done.add_done_callback(look_at)
+        done.add_done_callback(retrieve_exception)
         self._applier.pending.append(Pending(last_offset, delta, image, timestamp, size, done))
         self.step(Appended(last_offset))
         return done
@@ -271,7 +271,7 @@ class Quorum:
         if not self._is_active or not self._core.may_change_voters:
             raise NotController
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        count = 1 if self.book.is_named else 2
+        count = 1 if self.voter_registry.is_named else 2
         last_offset = Offset(self._core.log.end_offset + count - 1)
         delta, self._head = apply(self._head, (), offset=last_offset, epoch=self._core.epoch)
         self._applier.pending.append(Pending(last_offset, delta, self._head, self._clock.wall_ms(), 0, done))
@@ -307,7 +307,7 @@ class Quorum:
             self._persist(effects.persist)
         if effects.truncate_to is not None:
             self.log.truncate_to(effects.truncate_to)
-            self.book.truncate_to(effects.truncate_to)
+            self.voter_registry.truncate_to(effects.truncate_to)
         if effects.append:
             self._append_batches(effects.append)
         for send in effects.send:
@@ -320,7 +320,7 @@ class Quorum:
             self._loading = asyncio.get_running_loop().create_task(self._load_snapshot(self._core.loading_snapshot))
 
     def _persist(self, election: ElectionState) -> None:
-        directories = self.book.directories
+        directories = self.voter_registry.directories
         self._covering(lambda: quorum_state.write(self._disk, self.log.folder, election, directories=directories))
 
     def _append_batches(self, batches: tuple[Batch, ...]) -> None:
@@ -333,7 +333,7 @@ class Quorum:
                 records = [control.voters(batch.payload, timestamp=timestamp)]
                 if batch.last_offset > batch.base_offset:
                     records.insert(0, control.kraft_version(1, timestamp=timestamp))
-                self.book.append(batch.last_offset, batch.payload)
+                self.voter_registry.append(batch.last_offset, batch.payload)
             self._append(records, is_control=True, timestamp=timestamp)
         if not own:
             joined = memoryview(bytearray().join(batch.payload for batch in batches))
@@ -342,7 +342,7 @@ class Quorum:
                 if batch.voters is not None:
                     voters = control.voters_in(decode_batch(batch.payload))
                     assert voters is not None, "the batch must contain voters"
-                    self.book.append(batch.last_offset, voters)
+                    self.voter_registry.append(batch.last_offset, voters)
 
     def _append(self, records: list[Record], *, is_control: bool, timestamp: int) -> int:
         epoch = self._core.epoch
@@ -357,7 +357,7 @@ class Quorum:
             self.step(Synced(end))
 
     def _read(self, offset: int) -> FileSlice | None:
-        return self.log.read(offset, max_bytes=self.place.fetch_bytes_max, end=self.log.end_offset)
+        return self.log.read(offset, max_bytes=self.identity.fetch_bytes_max, end=self.log.end_offset)
 
     def _set_timer(self, deadline: float | None) -> None:
         """Keep one timer for the earliest deadline; a timer that fires too early is harmless."""
@@ -384,7 +384,7 @@ class Quorum:
             self._ready.set_result(None)
 
     def _log_dropped(self, end: EpochEnd) -> None:
-        self.book.start_at(end.end_offset)
+        self.voter_registry.start_at(end.end_offset)
         self.step(LogStartMoved(end))
 
     def _note_leadership(self) -> None:
@@ -418,7 +418,7 @@ class Quorum:
         leader = core.leader
         assert self.peers is not None and leader is not None, "a snapshot is loaded from a leader"
         fetch = SnapshotFetch(
-            place=self.place,
+            identity=self.identity,
             peers=self.peers,
             clock=self._clock,
             piece_bytes_max=self._settings.integer("controller.quorum.fetch.snapshot.max.bytes"),
@@ -447,7 +447,7 @@ class Quorum:
         except (OSError, Refusal) as problem:
             self.fail(problem)
             return
-        self.book.replaced(snapshot.voters)
+        self.voter_registry.replaced(snapshot.voters)
         self._applier.replace(snapshot)
         self._note_ready()
         self.step(SnapshotLoaded(end, None if snapshot.voters is None else ids_of(snapshot.voters)))

@@ -29,9 +29,9 @@ class SnapshotUnavailable(Exception):
 
 class SnapshotFetch:
     def __init__(
-        self, *, place: NodeIdentity, peers: Peers, clock: Clock, piece_bytes_max: int, timeout_s: float
+        self, *, identity: NodeIdentity, peers: Peers, clock: Clock, piece_bytes_max: int, timeout_s: float
     ) -> None:
-        self._place = place
+        self._identity = identity
         self._peers = peers
         self._clock = clock
         self._piece_bytes_max = piece_bytes_max
@@ -67,7 +67,7 @@ class SnapshotFetch:
         from penstock.metadata import snapshot_wire  # see messenger.py
 
         key, request = snapshot_wire.write_request(
-            self._place, end, epoch=epoch, position=position, bytes_max=self._piece_bytes_max
+            self._identity, end, epoch=epoch, position=position, bytes_max=self._piece_bytes_max
         )
         answer: Any = await self._peers.ask(leader, key, request, timeout_s=self._timeout_s, purpose=PURPOSE)
         found = snapshot_wire.read_answer(answer, position)

@@ -15,18 +15,18 @@ from penstock.wire.api import ApiKey
 
 
 def write_request(
-    place: NodeIdentity, end: EpochEnd, *, epoch: LeaderEpoch, position: int, bytes_max: int
+    identity: NodeIdentity, end: EpochEnd, *, epoch: LeaderEpoch, position: int, bytes_max: int
 ) -> tuple[int, FetchSnapshotRequest]:
     partition = PartitionSnapshot(
         partition=i32(0),
         current_leader_epoch=i32(epoch),
         snapshot_id=SnapshotId(end_offset=i64(end.end_offset), epoch=i32(end.epoch)),
         position=i64(position),
-        replica_directory_id=place.directory_id,
+        replica_directory_id=identity.directory_id,
     )
     return ApiKey.FETCH_SNAPSHOT, FetchSnapshotRequest(
-        cluster_id=place.cluster_id,
-        replica_id=BrokerId(place.node_id),
+        cluster_id=identity.cluster_id,
+        replica_id=BrokerId(identity.node_id),
         max_bytes=i32(bytes_max),
         topics=(TopicSnapshot(name=METADATA_TOPIC, partitions=(partition,)),),
     )

@@ -56,59 +56,59 @@ FETCH_ERRORS: Final[Mapping[FetchError, int]] = {
 _FETCH_ERROR_OF: Final = {code: error for error, code in FETCH_ERRORS.items()}
 
 
-def write_request(place: NodeIdentity, to: NodeId, message: Message) -> tuple[int, Any]:
+def write_request(identity: NodeIdentity, to: NodeId, message: Message) -> tuple[int, Any]:
     """Return the API key and the request for a message."""
     match message:
         case VoteRequest():
-            return ApiKey.VOTE, _vote_request(place, to, message)
+            return ApiKey.VOTE, _vote_request(identity, to, message)
         case BeginQuorumEpochRequest():
-            return ApiKey.BEGIN_QUORUM_EPOCH, _begin_request(place, to, message)
+            return ApiKey.BEGIN_QUORUM_EPOCH, _begin_request(identity, to, message)
         case EndQuorumEpochRequest():
-            return ApiKey.END_QUORUM_EPOCH, _end_request(place, message)
+            return ApiKey.END_QUORUM_EPOCH, _end_request(identity, message)
         case FetchRequest():
-            return ApiKey.FETCH, _fetch_request(place, message)
+            return ApiKey.FETCH, _fetch_request(identity, message)
     raise AssertionError(f"{message} is not a request")
 
 
-def _vote_request(place: NodeIdentity, to: NodeId, message: VoteRequest) -> vote_in.VoteRequest:
+def _vote_request(identity: NodeIdentity, to: NodeId, message: VoteRequest) -> vote_in.VoteRequest:
     partition = vote_in.PartitionData(
         partition_index=_PARTITION,
         replica_epoch=i32(message.epoch),
-        replica_id=_node(place.node_id),
-        replica_directory_id=place.directory_id,
+        replica_id=_node(identity.node_id),
+        replica_directory_id=identity.directory_id,
         voter_directory_id=None,
         last_offset_epoch=i32(message.last_epoch),
         last_offset=i64(message.end_offset),
         pre_vote=message.pre_vote,
     )
     topic = vote_in.TopicData(topic_name=METADATA_TOPIC, partitions=(partition,))
-    return vote_in.VoteRequest(cluster_id=place.cluster_id, voter_id=_node(to), topics=(topic,))
+    return vote_in.VoteRequest(cluster_id=identity.cluster_id, voter_id=_node(to), topics=(topic,))
 
 
 def _begin_request(
-    place: NodeIdentity, to: NodeId, message: BeginQuorumEpochRequest
+    identity: NodeIdentity, to: NodeId, message: BeginQuorumEpochRequest
 ) -> begin_in.BeginQuorumEpochRequest:
     partition = begin_in.PartitionData(
         partition_index=_PARTITION,
         voter_directory_id=None,
-        leader_id=_node(place.node_id),
+        leader_id=_node(identity.node_id),
         leader_epoch=i32(message.epoch),
     )
     endpoints = tuple(
-        begin_in.LeaderEndpoint(name=each.name, host=each.host, port=u16(each.port)) for each in place.endpoints()
+        begin_in.LeaderEndpoint(name=each.name, host=each.host, port=u16(each.port)) for each in identity.endpoints()
     )
     return begin_in.BeginQuorumEpochRequest(
-        cluster_id=place.cluster_id,
+        cluster_id=identity.cluster_id,
         voter_id=_node(to),
         topics=(begin_in.TopicData(topic_name=METADATA_TOPIC, partitions=(partition,)),),
         leader_endpoints=endpoints,
     )
 
 
-def _end_request(place: NodeIdentity, message: EndQuorumEpochRequest) -> end_in.EndQuorumEpochRequest:
+def _end_request(identity: NodeIdentity, message: EndQuorumEpochRequest) -> end_in.EndQuorumEpochRequest:
     partition = end_in.PartitionData(
         partition_index=_PARTITION,
-        leader_id=_node(place.node_id),
+        leader_id=_node(identity.node_id),
         leader_epoch=i32(message.epoch),
         preferred_candidates=tuple(
             end_in.ReplicaInfo(candidate_id=_node(voter), candidate_directory_id=None)
@@ -116,30 +116,30 @@ def _end_request(place: NodeIdentity, message: EndQuorumEpochRequest) -> end_in.
         ),
     )
     return end_in.EndQuorumEpochRequest(
-        cluster_id=place.cluster_id,
+        cluster_id=identity.cluster_id,
         topics=(end_in.TopicData(topic_name=METADATA_TOPIC, partitions=(partition,)),),
         leader_endpoints=tuple(
-            end_in.LeaderEndpoint(name=each.name, host=each.host, port=u16(each.port)) for each in place.endpoints()
+            end_in.LeaderEndpoint(name=each.name, host=each.host, port=u16(each.port)) for each in identity.endpoints()
         ),
     )
 
 
-def _fetch_request(place: NodeIdentity, message: FetchRequest) -> fetch_in.FetchRequest:
+def _fetch_request(identity: NodeIdentity, message: FetchRequest) -> fetch_in.FetchRequest:
     partition = fetch_in.FetchPartition(
         partition=_PARTITION,
         current_leader_epoch=i32(message.epoch),
         fetch_offset=i64(message.fetch_offset),
         last_fetched_epoch=i32(message.last_fetched_epoch),
-        partition_max_bytes=i32(place.fetch_bytes_max),
-        replica_directory_id=place.directory_id,
+        partition_max_bytes=i32(identity.fetch_bytes_max),
+        replica_directory_id=identity.directory_id,
         high_watermark=i64(message.high_watermark),
     )
     return fetch_in.FetchRequest(
-        cluster_id=place.cluster_id,
-        replica_state=fetch_in.ReplicaState(replica_id=_node(place.node_id)),
-        max_wait=i32Timedelta.parse(timedelta(milliseconds=place.fetch_wait_ms)),
+        cluster_id=identity.cluster_id,
+        replica_state=fetch_in.ReplicaState(replica_id=_node(identity.node_id)),
+        max_wait=i32Timedelta.parse(timedelta(milliseconds=identity.fetch_wait_ms)),
         min_bytes=i32(0),
-        max_bytes=i32(place.fetch_bytes_max),
+        max_bytes=i32(identity.fetch_bytes_max),
         topics=(fetch_in.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=(partition,)),),
         forgotten_topics_data=(),
     )

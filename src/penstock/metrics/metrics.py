@@ -1,7 +1,7 @@
 """The metrics of one node: counters and sources.
 
 Frequent events are counted in place (`metrics.isr_shrinks.add()`). Values that can be computed on demand have a
-source (`metrics.ask(declared.LEADERS, source)`), called for each scrape. exposition.py renders both.
+source (`metrics.register(declared.LEADERS, source)`), called for each scrape. exposition.py renders both.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -29,10 +29,10 @@ class Metrics:
         self.loop_lag = self._histogram(declared.LOOP_LAG)
         self.loop_held = self._histogram(declared.LOOP_HELD)
         self.loop_held_max_ns = 0
-        self.ask(declared.LOOP_HELD_MAX, lambda: [((), self.loop_held_max_ns / NANOSECONDS_PER_MS)])
+        self.register(declared.LOOP_HELD_MAX, lambda: [((), self.loop_held_max_ns / NANOSECONDS_PER_MS)])
         self._register_requests()
 
-    def ask(self, declaration: Declaration, source: Source) -> None:
+    def register(self, declaration: Declaration, source: Source) -> None:
         """Register a source that is called for the samples of a metric at each scrape."""
         self._sources.append((declaration, source))
 
@@ -41,12 +41,12 @@ class Metrics:
 
     def _counter(self, declaration: Declaration) -> Counter:
         counter = Counter()
-        self.ask(declaration, lambda: [((), counter.value)])
+        self.register(declaration, lambda: [((), counter.value)])
         return counter
 
     def _histogram(self, declaration: Declaration) -> Histogram:
         histogram = Histogram()
-        self.ask(declaration, lambda: [((), histogram)])
+        self.register(declaration, lambda: [((), histogram)])
         return histogram
 
     def _register_requests(self) -> None:
@@ -57,7 +57,7 @@ class Metrics:
                     if meter.count:
                         yield (meter.name,), value(meter)
 
-            self.ask(declaration, source)
+            self.register(declaration, source)
 
         of_each(declared.REQUESTS, lambda meter: meter.count)
         of_each(declared.ERRORS, lambda meter: meter.failed)

@@ -97,7 +97,7 @@ class IsrChanges:
         if code == 0:
             if row.leader_id == self._node_id and row.leader_epoch == partition.leader_epoch:
                 isr = tuple(NodeId(each) for each in row.isr)
-                partition.take_isr(isr, partition.replicas, row.partition_epoch)
+                partition.apply_isr(isr, partition.replicas, row.partition_epoch)
         elif code in _TAKEN_BACK:
             partition.withdraw(proposal)
         elif code not in _WAITS_FOR_THE_IMAGE:
@@ -135,4 +135,4 @@ class IsrChanges:
 
 
 def _is_current(partition: Partition, proposal: Proposal) -> bool:
-    return partition.lead is not None and partition.lead.proposal is proposal
+    return partition.leadership is not None and partition.leadership.proposal is proposal

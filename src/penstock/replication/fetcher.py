@@ -40,7 +40,7 @@ _OFFSET: Final = 3
 Key = tuple[bytes, int]
 
 
-class Surroundings(Protocol):
+class FetcherContext(Protocol):
     """What a fetcher needs of the node."""
 
     node_id: NodeId
@@ -91,12 +91,12 @@ def last_epoch(epochs: EpochCache, end_offset: int) -> int:
 
 
 class Fetcher:
-    def __init__(self, leader: NodeId, index: int, around: Surroundings) -> None:
+    def __init__(self, leader: NodeId, index: int, context: FetcherContext) -> None:
         self.leader = leader
-        self._around = around
-        self._clock = around.clock
-        self._client_id = f"broker-{around.node_id}-fetcher-{index}".encode()
-        self._fetch = Fetch(around.node_id)
+        self._context = context
+        self._clock = context.clock
+        self._client_id = f"broker-{context.node_id}-fetcher-{index}".encode()
+        self._fetch = Fetch(context.node_id)
         self._settings: BrokerSettings | None = None
         self._partition_bytes_max = 0
         self._followed: dict[Key, Followed] = {}
@@ -124,7 +124,7 @@ class Fetcher:
         """Fetch a partition from now on; one that is followed already begins anew in its leader's epoch."""
         self._drop(partition)
         followed = Followed(partition)
-        partition.on_held = partial(self._held, followed)
+        partition.on_follower_durable = partial(self._held, followed)
         self._followed[followed.key] = followed
         self._changed[followed] = None
         self._hurry = True
@@ -140,7 +140,7 @@ class Fetcher:
         followed = self._followed.pop((partition.topic_id.bytes, partition.index), None)
         if followed is None:
             return
-        partition.on_held = None
+        partition.on_follower_durable = None
         if followed.resumes is not None:
             followed.resumes.cancel()
         self._leave_out(followed)
@@ -193,7 +193,7 @@ class Fetcher:
             return
         if self._holding or (self._in_flight and not self._may_interrupt()):
             return
-        broker_epoch = self._around.broker_epoch()
+        broker_epoch = self._context.broker_epoch()
         if broker_epoch < 0:
             self._retry_later(CONNECT_PAUSE_S)
             return
@@ -206,7 +206,7 @@ class Fetcher:
         )
 
     def _send(self, broker_epoch: int) -> None:
-        fetch, settings = self._fetch, self._around.settings()
+        fetch, settings = self._fetch, self._context.settings()
         if fetch.session_epoch == 0:
             # A new session knows nobody yet.
             self._forgotten.clear()
@@ -240,7 +240,7 @@ class Fetcher:
     def _name(self) -> list[Asked]:
         """The partitions that the request has to name, and what it says of them."""
         asked: list[Asked] = []
-        throttle = self._around.follower_throttle
+        throttle = self._context.follower_throttle
         changed, self._changed = self._changed, {}
         for followed in changed:
             partition = followed.partition
@@ -263,12 +263,12 @@ class Fetcher:
     def _connect(self) -> None:
         if self._dialing or self._reconnect is not None:
             return
-        address = self._around.address_of(self.leader)
+        address = self._context.address_of(self.leader)
         if address is None:
             self._retry_later(CONNECT_PAUSE_S_MAX)
             return
         self._dialing = True
-        self._around.network.connect(*address, self._opened)
+        self._context.network.connect(*address, self._opened)
 
     def _opened(self, outcome: Connection | OSError) -> Session | None:
         self._dialing = False
@@ -306,7 +306,7 @@ class Fetcher:
     def _look(self) -> None:
         """A leader that does not answer for long is asked on another connection."""
         self._watch = self._clock.call_later(WATCH_S, self._look)
-        patience_s = self._around.settings().integer("replica.socket.timeout.ms") / 1000
+        patience_s = self._context.settings().integer("replica.socket.timeout.ms") / 1000
         if self._connection is not None and self._in_flight and self._clock.monotonic() - self._heard_at > patience_s:
             log.warning("node %d has not answered a fetch for %.0f s", self.leader, patience_s)
             self._connection.close()
@@ -361,11 +361,11 @@ class Fetcher:
                 return
             if records is not None and not is_repeated:
                 self._append(followed, records, now_ms, mark)
-            partition.take_mark(mark)
+            partition.follow_high_watermark(mark)
             if leader_start > held.start_offset:
                 held.advance_start(min(leader_start, held.end_offset))
                 self._changed[followed] = None
-            self._around.fetched(partition, mark)
+            self._context.fetched(partition, mark)
         except (CorruptMessage, InvalidRecord) as refusal:
             log.error("%s-%d: node %d sent what cannot be appended: %s",
                       partition.topic, partition.index, self.leader, refusal)  # fmt: skip
@@ -386,7 +386,7 @@ class Fetcher:
         held = partition.log
         if held.durable_offset < held.end_offset:
             self._holding[followed] = None
-        throttle = self._around.follower_throttle
+        throttle = self._context.follower_throttle
         throttle.passed += len(records)
         if throttle.watches(partition, partition.node_id, is_member=partition.node_id in partition.isr):
             throttle.spend(len(records))
@@ -402,7 +402,7 @@ class Fetcher:
         if step.kind is Kind.PAUSE:
             self._pause(followed, step.pause_s)
             return
-        if step.kind is Kind.GO_ON:
+        if step.kind is Kind.CONTINUE:
             self._changed[followed] = None
             return
         if not partition.unclean and follower.loses_committed(step, held, partition.high_watermark):
@@ -415,13 +415,13 @@ class Fetcher:
             return
         log.warning(
             "%s-%d: %s at offset %d, as its leader, node %d, says; it reached from %d to %d, and the mark was %d",
-            partition.topic, partition.index, "cut" if step.kind is Kind.CUT else "begun anew", step.offset,
+            partition.topic, partition.index, "cut" if step.kind is Kind.TRUNCATE else "begun anew", step.offset,
             self.leader, held.start_offset, held.end_offset, partition.high_watermark,
         )  # fmt: skip
-        if step.kind is Kind.CUT:
-            partition.cut(step.offset)
+        if step.kind is Kind.TRUNCATE:
+            partition.truncate(step.offset)
         else:
-            partition.begin_anew(step.offset)
+            partition.restart_at(step.offset)
         self._changed[followed] = None
         self._hold(followed)
 
@@ -437,10 +437,10 @@ class Fetcher:
     def _failed(self, followed: Followed) -> None:
         self._pause(followed, self._backoff_s())
         if followed.partition.log.damage is not None:
-            self._around.damaged(followed.partition)
+            self._context.damaged(followed.partition)
 
     def _backoff_s(self) -> float:
-        return self._around.settings().integer("replica.fetch.backoff.ms") / 1000
+        return self._context.settings().integer("replica.fetch.backoff.ms") / 1000
 
 
 class _Link:

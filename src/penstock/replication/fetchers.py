@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 
 from penstock.model.ids import NO_NODE, NodeId
-from penstock.replication.fetcher import Fetcher, Surroundings
+from penstock.replication.fetcher import Fetcher, FetcherContext
 from penstock.replication.partition import Partition
 
 
 class Fetchers:
-    def __init__(self, around: Surroundings) -> None:
-        self._around = around
+    def __init__(self, context: FetcherContext) -> None:
+        self._context = context
         self._fetchers: dict[tuple[NodeId, int], Fetcher] = {}
         self._places: dict[Partition, tuple[Fetcher, int]] = {}
 
@@ -25,11 +25,11 @@ class Fetchers:
             self.leave(partition)
         if partition.leader == NO_NODE:
             return
-        count = self._around.settings().integer("num.replica.fetchers")
+        count = self._context.settings().integer("num.replica.fetchers")
         slot = (partition.topic_id.int + partition.index) % count
         fetcher = self._fetchers.get((partition.leader, slot))
         if fetcher is None:
-            fetcher = self._fetchers[partition.leader, slot] = Fetcher(partition.leader, slot, self._around)
+            fetcher = self._fetchers[partition.leader, slot] = Fetcher(partition.leader, slot, self._context)
         if known is not None and known[0] is not fetcher:
             self.leave(partition)
         self._places[partition] = (fetcher, partition.leader_epoch)

@@ -32,10 +32,10 @@ WAITS_FOR_THE_IMAGE: Final = frozenset(
 
 
 class Kind(IntEnum):
-    GO_ON = 0
-    CUT = 1
+    CONTINUE = 0
+    TRUNCATE = 1
     """Truncate to the offset: the logs part there."""
-    BEGIN_ANEW = 2
+    RESTART = 2
     """Drop everything and begin at the offset: nothing that is here is in the leader's log any more."""
     PAUSE = 3
     """Leave the partition alone for a while."""
@@ -59,7 +59,7 @@ class OwnLog(Protocol):
     def epoch_end(self, epoch: int) -> tuple[int, int]: ...
 
 
-GO_ON: Final = Step(Kind.GO_ON)
+CONTINUE: Final = Step(Kind.CONTINUE)
 
 
 def on_divergence(log: OwnLog, *, epoch: int, end_offset: int) -> Step:
@@ -74,15 +74,15 @@ def on_divergence(log: OwnLog, *, epoch: int, end_offset: int) -> Step:
         # That epoch never reached this log. What came before it may still differ: the next fetch tells.
         target = min(own_end, end_offset) if own_epoch < epoch else end_offset
     if target >= log.end_offset:
-        return GO_ON
+        return CONTINUE
     if target < log.start_offset:
-        return Step(Kind.BEGIN_ANEW, target)
-    return Step(Kind.CUT, target)
+        return Step(Kind.RESTART, target)
+    return Step(Kind.TRUNCATE, target)
 
 
 def loses_committed(step: Step, log: OwnLog, mark: int) -> bool:
     """Whether a step would remove records below the follower's own high watermark."""
-    is_cut = step.kind in (Kind.CUT, Kind.BEGIN_ANEW)
+    is_cut = step.kind in (Kind.TRUNCATE, Kind.RESTART)
     return is_cut and step.offset < mark and log.start_offset < min(mark, log.end_offset)
 
 
@@ -92,7 +92,7 @@ def on_error(log: OwnLog, code: int, *, leader_start: int, backoff_s: float) -> 
         below = log.end_offset < leader_start
         empty = log.start_offset == log.end_offset
         if leader_start >= 0 and (below or empty) and log.end_offset != leader_start:
-            return Step(Kind.BEGIN_ANEW, leader_start)
+            return Step(Kind.RESTART, leader_start)
         return Step(Kind.PAUSE, pause_s=backoff_s)
     if code in WAITS_FOR_THE_IMAGE:
         return Step(Kind.PAUSE, pause_s=SHORT_PAUSE_S)

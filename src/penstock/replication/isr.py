@@ -19,7 +19,7 @@ def effective_min_isr(min_insync_replicas: int, *, replica_count: int) -> int:
     return min(min_insync_replicas, replica_count)
 
 
-class Progress:
+class FollowerProgress:
     """How far one follower has come, as its fetches have shown."""
 
     __slots__ = (
@@ -60,13 +60,13 @@ class Progress:
         self.fetched_at = now
         self.end_at_fetch = leader_end
 
-    def still_there(self, *, leader_end: int, heard_at: float) -> None:
+    def session_fetched(self, *, leader_end: int, last_fetch_at: float) -> None:
         """A session that asks without naming this partition holds what it held: that much is up to date."""
-        if self.offset >= leader_end and heard_at > self.caught_up_at:
-            self.caught_up_at = heard_at
+        if self.offset >= leader_end and last_fetch_at > self.caught_up_at:
+            self.caught_up_at = last_fetch_at
 
 
-def advance_high_watermark(mark: int, durable_offset: int, counted: Sequence[Progress]) -> int:
+def advance_high_watermark(mark: int, durable_offset: int, counted: Sequence[FollowerProgress]) -> int:
     """Return the offset up to which the leader and every follower that counts hold the log durably.
 
     The mark never moves back. A replica may rejoin with a shorter log, but what
@@ -124,8 +124,10 @@ class Leadership:
         self.isr = isr
         self.proposal: Proposal | None = None
         # Members get as long as any other to show themselves to a new leader.
-        self.followers: dict[NodeId, Progress] = {
-            each: Progress(each, caught_up_at=now if each in isr else NEVER) for each in replicas if each != node_id
+        self.followers: dict[NodeId, FollowerProgress] = {
+            each: FollowerProgress(each, caught_up_at=now if each in isr else NEVER)
+            for each in replicas
+            if each != node_id
         }
         self._recount()
 
@@ -137,7 +139,9 @@ class Leadership:
             return False
         if replicas != self.replicas:
             known = self.followers
-            self.followers = {each: known.get(each) or Progress(each) for each in replicas if each != self._node_id}
+            self.followers = {
+                each: known.get(each) or FollowerProgress(each) for each in replicas if each != self._node_id
+            }
         self.partition_epoch = partition_epoch
         self.replicas = replicas
         self.isr = isr
@@ -169,7 +173,9 @@ class Leadership:
 
     # -- proposals -----------------------------------------------------------------------------
 
-    def admit(self, follower: Progress, *, mark: int, now: float, lag_s_max: float, allowed: bool) -> Proposal | None:
+    def expand_isr(
+        self, follower: FollowerProgress, *, mark: int, now: float, lag_s_max: float, allowed: bool
+    ) -> Proposal | None:
         """What to propose after a fetch of a follower outside the set. `allowed`: its broker may be a member."""
         close = allowed and now - follower.caught_up_at <= lag_s_max
         if close != follower.joining:
@@ -179,7 +185,7 @@ class Leadership:
             return None
         return self._propose((*self.isr, follower.node_id))
 
-    def expel(self, *, leader_end: int, now: float, lag_s_max: float) -> Proposal | None:
+    def shrink_isr(self, *, leader_end: int, now: float, lag_s_max: float) -> Proposal | None:
         """What to propose about members that have not been caught up for too long."""
         late = []
         for follower in self.followers.values():
@@ -215,9 +221,11 @@ class Leadership:
         return min([own_start, *starts])
 
 
-def most_caught_up(followers: Mapping[NodeId, Progress], *, among: Sequence[NodeId], offset: int) -> NodeId | None:
+def most_caught_up(
+    followers: Mapping[NodeId, FollowerProgress], *, among: Sequence[NodeId], offset: int
+) -> NodeId | None:
     """The replica to read an offset from, of those that hold it: the one that has most (KIP-392)."""
-    best: Progress | None = None
+    best: FollowerProgress | None = None
     for node_id in among:
         follower = followers.get(node_id)
         if follower is None or follower.offset < offset or not 0 <= follower.log_start_offset <= offset:

@@ -68,7 +68,7 @@ class Marks:
         self._stable = stable
         return size + held
 
-    def after_cut(self) -> None:
+    def after_truncation(self) -> None:
         """Stay within a log of which something was cut."""
         offsets = self._offsets
         self.high_watermark = min(max(self.high_watermark, offsets.start), offsets.end)

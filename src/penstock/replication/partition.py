@@ -24,7 +24,7 @@ from penstock.model.errors import (
 )
 from penstock.model.ids import NodeId, TopicName
 from penstock.ports.network import FileSlice
-from penstock.replication.isr import Leadership, Progress, Proposal, advance_high_watermark, effective_min_isr
+from penstock.replication.isr import FollowerProgress, Leadership, Proposal, advance_high_watermark, effective_min_isr
 from penstock.replication.marks import Marks
 from penstock.replication.waiting import Waiters, WaitingProduce
 from penstock.storage.log import Appended, Log
@@ -36,8 +36,8 @@ from penstock.wire.batch import BatchHeader
 
 if TYPE_CHECKING:
     from penstock.metadata.image import PartitionImage
-    from penstock.replication.cluster import Cluster
-    from penstock.replication.feed import Fed
+    from penstock.replication.follower_sessions import SessionEntry
+    from penstock.replication.isr_context import IsrContext
 
 ALL_REPLICAS = -1
 
@@ -46,19 +46,19 @@ class Partition:
     """A log with its marks, its role in the cluster and its waiters."""
 
     __slots__ = (
-        "_cluster",
         "_enough_in_sync",
+        "_isr_context",
         "bytes_in",
         "index",
         "isr",
-        "lead",
         "leader",
         "leader_epoch",
+        "leadership",
         "log",
         "marks",
         "messages_in",
         "node_id",
-        "on_held",
+        "on_follower_durable",
         "partition_epoch",
         "replicas",
         "topic",
@@ -76,7 +76,7 @@ class Partition:
         log: Log,
         *,
         known_mark: int | None = None,
-        cluster: Cluster | None = None,
+        isr_context: IsrContext | None = None,
     ) -> None:
         """Until it is told otherwise, the partition is led here and has no other replica.
 
@@ -91,7 +91,7 @@ class Partition:
         self.waiters = Waiters()
         # What producers wrote here, counted by the handler.
         self.bytes_in = self.messages_in = 0
-        self._cluster = cluster
+        self._isr_context = isr_context
         self.leader = node_id
         self.leader_epoch = 0
         self.partition_epoch = -1
@@ -99,9 +99,9 @@ class Partition:
         self.isr: tuple[NodeId, ...] = (node_id,)
         self.unclean = False
         """Whether an unclean election gave the partition its leader, and not every replica has joined since."""
-        self.on_held: Callable[[], None] | None = None
+        self.on_follower_durable: Callable[[], None] | None = None
         """Told when a follower's log holds more, durably where its topic asks for that."""
-        self.lead: Leadership | None = Leadership(
+        self.leadership: Leadership | None = Leadership(
             node_id, epoch=0, epoch_start=log.end_offset, partition_epoch=-1, replicas=self.replicas, isr=self.isr,
             now=0.0,
         )  # fmt: skip
@@ -120,20 +120,20 @@ class Partition:
 
     @property
     def is_leader(self) -> bool:
-        return self.lead is not None
+        return self.leadership is not None
 
     @property
     def mark_is_known(self) -> bool:
         """Whether a new leader has learned how far the mark had come before it."""
-        return self.lead is None or self.marks.high_watermark >= self.lead.epoch_start
+        return self.leadership is None or self.marks.high_watermark >= self.leadership.epoch_start
 
     def take_role(self, state: PartitionImage) -> None:
         """Follow the image: lead, follow, or change the company while doing so."""
         if state.leader_epoch < self.leader_epoch or state.partition_epoch < self.partition_epoch:
             return  # The controller's own answer was faster than the image.
-        goes_on = self.lead is not None and state.leader == self.node_id
+        goes_on = self.leadership is not None and state.leader == self.node_id
         if goes_on and state.leader_epoch == self.leader_epoch and self.partition_epoch >= 0:
-            self.take_isr(state.isr, state.replicas, state.partition_epoch)
+            self.apply_isr(state.isr, state.replicas, state.partition_epoch)
             return
         next_epoch = state.leader_epoch <= self.leader_epoch + 1
         changed = state.leader != self.leader or state.leader_epoch != self.leader_epoch
@@ -145,67 +145,67 @@ class Partition:
         self.isr = state.isr
         self.unclean = state.leader_recovery_state == RECOVERING
         if state.leader == self.node_id:
-            self._begin_to_lead(state, keep=goes_on and next_epoch and not is_new)
+            self._become_leader(state, keep=goes_on and next_epoch and not is_new)
             if not (goes_on and next_epoch):
                 self._fail_waiting()
-            self._count_members()
+            self._check_min_isr()
             self._advance()
         else:
-            self.lead = None
+            self.leadership = None
             # The next batch from the leader may be of an older epoch than the one that was led here.
             self.log.forget_unwritten_epochs()
             if changed:
                 self._fail_waiting()
 
-    def _begin_to_lead(self, state: PartitionImage, *, keep: bool) -> None:
+    def _become_leader(self, state: PartitionImage, *, keep: bool) -> None:
         end = self.log.end_offset
-        self._note_epoch()
-        if keep and self.lead is not None:
-            self.lead.commit(partition_epoch=state.partition_epoch, replicas=state.replicas, isr=state.isr)
-            self.lead.next_epoch(epoch=state.leader_epoch, epoch_start=end)
+        self._record_epoch()
+        if keep and self.leadership is not None:
+            self.leadership.commit(partition_epoch=state.partition_epoch, replicas=state.replicas, isr=state.isr)
+            self.leadership.next_epoch(epoch=state.leader_epoch, epoch_start=end)
             return
-        self.lead = Leadership(
+        self.leadership = Leadership(
             self.node_id,
             epoch=state.leader_epoch,
             epoch_start=end,
             partition_epoch=state.partition_epoch,
             replicas=state.replicas,
             isr=state.isr,
-            now=0.0 if self._cluster is None else self._cluster.now(),
+            now=0.0 if self._isr_context is None else self._isr_context.now(),
         )
 
-    def _note_epoch(self) -> None:
+    def _record_epoch(self) -> None:
         """From here on a follower with batches of another leader is told where they part from this log."""
         if len(self.replicas) > 1:
             self.log.begin_epoch(self.leader_epoch, self.log.end_offset)
 
-    def take_isr(self, isr: tuple[NodeId, ...], replicas: tuple[NodeId, ...], partition_epoch: int) -> None:
+    def apply_isr(self, isr: tuple[NodeId, ...], replicas: tuple[NodeId, ...], partition_epoch: int) -> None:
         """Another in-sync set was committed in the same leader epoch."""
-        lead = self.lead
-        if lead is None or not lead.commit(partition_epoch=partition_epoch, replicas=replicas, isr=isr):
+        leadership = self.leadership
+        if leadership is None or not leadership.commit(partition_epoch=partition_epoch, replicas=replicas, isr=isr):
             return
         self.partition_epoch = partition_epoch
         self.replicas = replicas
         self.isr = isr
-        self._note_epoch()
-        self._count_members()
+        self._record_epoch()
+        self._check_min_isr()
         self._advance()
-        self.reconsider()
+        self.maybe_expand_isr()
 
     def withdraw(self, proposal: Proposal) -> None:
         """The controller will not change the set: who was to join does not count any longer."""
-        if self.lead is not None:
-            self.lead.withdraw(proposal)
+        if self.leadership is not None:
+            self.leadership.withdraw(proposal)
             # The mark may have waited for that one alone, and nothing else may happen here for long.
             self._advance()
 
     def settings_changed(self) -> None:
         """min.insync.replicas may be another."""
-        if self.lead is not None:
-            self._count_members()
+        if self.leadership is not None:
+            self._check_min_isr()
             self._advance()
 
-    def _count_members(self) -> None:
+    def _check_min_isr(self) -> None:
         needed = effective_min_isr(self.log.settings.min_insync_replicas, replica_count=len(self.replicas))
         had_enough, self._enough_in_sync = self._enough_in_sync, len(self.isr) >= needed
         if had_enough and not self._enough_in_sync:
@@ -218,7 +218,7 @@ class Partition:
 
     def check_epoch(self, current_leader_epoch: int, *, leader_only: bool = True) -> None:
         """Fence a client that knows an older, or claims a newer, leader epoch (KIP-320)."""
-        if leader_only and self.lead is None:
+        if leader_only and self.leadership is None:
             raise NotLeaderOrFollower
         if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
             if current_leader_epoch < self.leader_epoch:
@@ -227,69 +227,71 @@ class Partition:
 
     # -- followers -------------------------------------------------------------------------
 
-    def follower_fetched(self, progress: Progress, offset: int, log_start_offset: int, broker_epoch: int) -> None:
+    def follower_fetched(
+        self, progress: FollowerProgress, offset: int, log_start_offset: int, broker_epoch: int
+    ) -> None:
         """A follower's fetch, checked by now, shows that it holds everything before an offset."""
-        lead, cluster = self.lead, self._cluster
-        assert lead is not None and cluster is not None, "only a leader with followers is fetched from"
-        now = cluster.now()
+        leadership, isr_context = self.leadership, self._isr_context
+        assert leadership is not None and isr_context is not None, "only a leader with followers is fetched from"
+        now = isr_context.now()
         progress.fetched(offset, log_start_offset, broker_epoch, leader_end=self.log.offsets.end, now=now)
-        if not lead.is_member(progress.node_id):
-            proposal = lead.admit(
+        if not leadership.is_member(progress.node_id):
+            proposal = leadership.expand_isr(
                 progress,
                 mark=self.high_watermark,
                 now=now,
-                lag_s_max=cluster.lag_s_max,
-                allowed=cluster.may_join(self, progress.node_id, broker_epoch),
+                lag_s_max=isr_context.lag_s_max,
+                allowed=isr_context.may_join(self, progress.node_id, broker_epoch),
             )
             if proposal is not None:
-                cluster.propose(self, proposal)
+                isr_context.propose(self, proposal)
         if offset > self.marks.high_watermark:
             self._advance()
 
-    def reconsider(self) -> None:
+    def maybe_expand_isr(self) -> None:
         """Who was not admitted by its last fetch may be now: its broker is alive again, or the set has changed."""
-        lead, cluster = self.lead, self._cluster
-        if lead is None or cluster is None:
+        leadership, isr_context = self.leadership, self._isr_context
+        if leadership is None or isr_context is None:
             return
-        now = cluster.now()
-        for progress in lead.followers.values():
-            if progress.offset < 0 or lead.is_member(progress.node_id):
+        now = isr_context.now()
+        for progress in leadership.followers.values():
+            if progress.offset < 0 or leadership.is_member(progress.node_id):
                 continue
-            allowed = cluster.may_join(self, progress.node_id, progress.broker_epoch)
-            proposal = lead.admit(
-                progress, mark=self.high_watermark, now=now, lag_s_max=cluster.lag_s_max, allowed=allowed
+            allowed = isr_context.may_join(self, progress.node_id, progress.broker_epoch)
+            proposal = leadership.expand_isr(
+                progress, mark=self.high_watermark, now=now, lag_s_max=isr_context.lag_s_max, allowed=allowed
             )
             if proposal is not None:
-                cluster.propose(self, proposal)
+                isr_context.propose(self, proposal)
         self._advance()
 
-    def look_for_laggards(self) -> None:
+    def maybe_shrink_isr(self) -> None:
         """Propose to drop members that have not been caught up for too long."""
-        lead, cluster = self.lead, self._cluster
-        if lead is None or cluster is None or not lead.followers:
+        leadership, isr_context = self.leadership, self._isr_context
+        if leadership is None or isr_context is None or not leadership.followers:
             return
         end = self.log.end_offset
-        for fed in self.waiters.feeds:
-            progress = lead.followers.get(fed.feed.node_id)
+        for entry in self.waiters.follower_entries:
+            progress = leadership.followers.get(entry.session.node_id)
             if progress is not None:
-                progress.still_there(leader_end=end, heard_at=fed.feed.heard_at)
-        proposal = lead.expel(leader_end=end, now=cluster.now(), lag_s_max=cluster.lag_s_max)
+                progress.session_fetched(leader_end=end, last_fetch_at=entry.session.last_fetch_at)
+        proposal = leadership.shrink_isr(leader_end=end, now=isr_context.now(), lag_s_max=isr_context.lag_s_max)
         if proposal is not None:
-            cluster.propose(self, proposal)
-        self.reconsider()
+            isr_context.propose(self, proposal)
+        self.maybe_expand_isr()
 
     def delete_before(self, offset: int) -> None:
         """Hide the records before an offset, here and, with the next answers, on every other replica."""
         self.log.advance_start(offset)
-        self.waiters.feeds_changed()
+        self.waiters.followers_changed()
 
     @property
     def low_watermark(self) -> int:
         """The offset below which no living replica keeps anything."""
         start = self.log.start_offset
-        if self.lead is None or self._cluster is None:
+        if self.leadership is None or self._isr_context is None:
             return start
-        return self.lead.low_watermark(start, is_alive=self._cluster.is_alive)
+        return self.leadership.low_watermark(start, is_alive=self._isr_context.is_alive)
 
     # -- writing ---------------------------------------------------------------------------
 
@@ -307,7 +309,7 @@ class Partition:
 
         `trusted`, `transaction_verified` and `prepared` are those of `Log.append`.
         """
-        if self.lead is None:
+        if self.leadership is None:
             raise NotLeaderOrFollower
         if acks == ALL_REPLICAS and not self._enough_in_sync:
             raise NotEnoughReplicas
@@ -321,7 +323,7 @@ class Partition:
         )
         marks, waiters = self.marks, self.waiters
         marks.wrote(len(records))
-        if waiters.feeds:
+        if waiters.follower_entries:
             waiters.wrote(len(records))
         if self.log.offsets.durable > marks.high_watermark:
             self._advance()
@@ -338,7 +340,7 @@ class Partition:
         transaction_version: int = 0,
     ) -> Appended:
         """End a producer's transaction here. Returns before that is durable, like `append` with acks=all."""
-        if self.lead is None:
+        if self.leadership is None:
             raise NotLeaderOrFollower
         if not self._enough_in_sync:
             raise NotEnoughReplicas
@@ -359,37 +361,37 @@ class Partition:
         return appended
 
     def append_fetched(self, records: memoryview, *, now_ms: int, leader_mark: int) -> None:
-        """A follower's append: batches of its leader, as they are. `on_held` tells when they are held."""
+        """Append batches of the leader unchanged. `on_follower_durable` is called when they are durable."""
         offsets = self.log.offsets
         if offsets.start == offsets.end:
             first = BatchHeader.at(records)
             if first.base_offset < offsets.end < first.next_offset:
                 # Records were deleted up to the middle of a batch: the log begins with the whole of it.
-                self.begin_anew(first.base_offset)
+                self.restart_at(first.base_offset)
         # Compaction leaves gaps below the mark alone; any other is a rotten offset. A new leader may know a lower mark
         # than it had when it compacted what earlier leaders wrote, and learns the mark only from who follows it.
         self.log.append_replicated(records, now_ms=now_ms, gaps_below=leader_mark, gaps_before_epoch=self.leader_epoch)
         self.marks.wrote(len(records))
 
-    def take_mark(self, mark: int) -> None:
+    def follow_high_watermark(self, mark: int) -> None:
         """The leader's mark, as far as this follower has come."""
         mark = min(mark, self.log.offsets.end)
         if mark > self.marks.high_watermark:
-            self._move_mark(mark)
+            self._set_high_watermark(mark)
 
-    def cut(self, offset: int) -> None:
+    def truncate(self, offset: int) -> None:
         """Drop what has parted from the leader's log."""
         self.log.truncate_to(offset)
-        self.marks.after_cut()
+        self.marks.after_truncation()
 
-    def begin_anew(self, offset: int) -> None:
+    def restart_at(self, offset: int) -> None:
         """Drop everything: the leader's log begins behind, or this one has nothing."""
         self.log.truncate_fully_and_start_at(offset)
-        self.marks.after_cut()
+        self.marks.after_truncation()
 
     # -- the mark --------------------------------------------------------------------------
 
-    def wait_shown(self, deadline: float, done: Callable[[int], None]) -> bool:
+    def wait_committed(self, deadline: float, done: Callable[[int], None]) -> bool:
         """Park until consumers are shown all that is written by now; False if there is nothing to wait for.
 
         A mark that waits for other replicas is not waited for: they may be long in coming.
@@ -402,18 +404,18 @@ class Partition:
 
     def _advance(self) -> None:
         """More is durable here, or a follower has come further, or others count."""
-        lead = self.lead
-        if lead is None:
-            if self.on_held is not None:
-                self.on_held()
+        leadership = self.leadership
+        if leadership is None:
+            if self.on_follower_durable is not None:
+                self.on_follower_durable()
             return
         if self._enough_in_sync:
             marks = self.marks
-            mark = advance_high_watermark(marks.high_watermark, self.log.offsets.durable, lead.counted)
+            mark = advance_high_watermark(marks.high_watermark, self.log.offsets.durable, leadership.counted)
             if mark > marks.high_watermark:
-                self._move_mark(mark)
+                self._set_high_watermark(mark)
 
-    def _move_mark(self, mark: int) -> None:
+    def _set_high_watermark(self, mark: int) -> None:
         self.waiters.mark_moved(mark, self.marks.move(mark))
 
     # -- who waits -------------------------------------------------------------------------
@@ -427,14 +429,14 @@ class Partition:
         self.waiters.fail_produces(code)
         self.waiters.changed()
 
-    def add_feed(self, fed: Fed) -> None:
+    def add_follower(self, entry: SessionEntry) -> None:
         """A follower's session takes the partition in: it will ask for the newest batch."""
-        self.waiters.add_feed(fed)
+        self.waiters.add_follower(entry)
         self.log.reader.keep_last(True)
 
-    def remove_feed(self, fed: Fed) -> None:
-        self.waiters.remove_feed(fed)
-        if not self.waiters.feeds:
+    def remove_follower(self, entry: SessionEntry) -> None:
+        self.waiters.remove_follower(entry)
+        if not self.waiters.follower_entries:
             self.log.reader.keep_last(False)
 
     # -- reading ---------------------------------------------------------------------------
@@ -488,7 +490,7 @@ class Partition:
             return epoch, end_offset
         return None
 
-    def holds_prefix(self, offset: int, last_fetched_epoch: int) -> bool:
+    def contains_prefix(self, offset: int, last_fetched_epoch: int) -> bool:
         """Whether a follower's log up to an offset is a part of this one, as far as it is known here."""
         log = self.log
         if not log.offsets.start <= offset <= log.offsets.end:

@@ -30,27 +30,27 @@ log = logging.getLogger(__name__)
 TIMEOUT_S: Final = 5.0
 LOOK_S: Final = 0.02
 RETRY_S: Final = 0.2
-TOLD_AT_ONCE: Final = 2_000
+REPLICAS_PER_REQUEST_MAX: Final = 2_000
 """So many replicas are named in one request: the controller does not read more than a few thousand."""
 
 
 class Next(Enum):
     NOTHING = "nothing"
-    SAY_LOST = "say that the replica is lost"
+    REPORT_LOST = "say that the replica is lost"
     REPLACE = "set the folder aside and begin with an empty log"
-    SAY_HERE = "say that the replica is whole, and in this node's directory"
+    REPORT_ASSIGNED = "say that the replica is whole, and in this node's directory"
 
 
 def next_step(*, damaged: bool, directory: UUID, own_directory: UUID, has_other_leader: bool, caught_up: bool) -> Next:
     """What to do for a replica with others to repair it from. `caught_up`: it has all below its leader's mark."""
     if damaged:
         if directory != LOST_DIRECTORY:
-            return Next.SAY_LOST
+            return Next.REPORT_LOST
         return Next.REPLACE if has_other_leader else Next.NOTHING
     if directory == own_directory:
         return Next.NOTHING
     if directory in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY) or (has_other_leader and caught_up):
-        return Next.SAY_HERE
+        return Next.REPORT_ASSIGNED
     return Next.NOTHING
 
 
@@ -96,7 +96,7 @@ class Repairs:
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
-    def look(self, partition: Partition, state: PartitionImage) -> None:
+    def update(self, partition: Partition, state: PartitionImage) -> None:
         """Decide anew about one replica; called when it is opened, damaged, or changed in the image."""
         key = (partition.topic_id, partition.index)
         if len(state.replicas) < 2 or self._node_id not in state.replicas:
@@ -123,7 +123,7 @@ class Repairs:
             self._emptied.add(key)
             self._replace(partition)
         elif step is not Next.NOTHING:
-            self._want(key, LOST_DIRECTORY if step is Next.SAY_LOST else self._own_directory)
+            self._want(key, LOST_DIRECTORY if step is Next.REPORT_LOST else self._own_directory)
 
     def fetched(self, partition: Partition, leader_mark: int, image: Image) -> None:
         """A follower has taken in an answer."""
@@ -133,7 +133,7 @@ class Repairs:
             self._emptied.discard(key)
             topic = image.topics_by_id.get(partition.topic_id)
             if topic is not None:
-                self.look(partition, topic.partitions[partition.index])
+                self.update(partition, topic.partitions[partition.index])
 
     def forget(self, partition: Partition) -> None:
         key = (partition.topic_id, partition.index)
@@ -142,10 +142,10 @@ class Repairs:
         self._watched.pop(key, None)
         self._wanted.pop(key, None)
 
-    def knows(self, partition: Partition) -> bool:
+    def is_watched(self, partition: Partition) -> bool:
         return self._watched.get((partition.topic_id, partition.index)) is partition
 
-    async def losses_told(self) -> None:
+    async def wait_losses_reported(self) -> None:
         """Return once the image shows every damaged replica here as lost: until then one of them might be elected."""
         while LOST_DIRECTORY in self._wanted.values():
             await pause(self._clock, LOOK_S)
@@ -171,7 +171,7 @@ class Repairs:
         try:
             while self._wanted:
                 if self._broker_epoch() >= 0:
-                    await self._ask(dict(islice(self._wanted.items(), TOLD_AT_ONCE)))
+                    await self._ask(dict(islice(self._wanted.items(), REPLICAS_PER_REQUEST_MAX)))
                 await pause(self._clock, RETRY_S)
         except Exception:
             log.exception("the directories of replicas are not told to the controller any more")

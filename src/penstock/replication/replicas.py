@@ -3,7 +3,7 @@
 Subscribes to the metadata image: makes, opens and retires logs as topics come and go, gives each partition
 its role, and hands changed settings down. Files are made and removed in slices, so that a topic of ten
 thousand partitions does not hold up the event loop; `settled` waits for the last of them. What partitions
-with other replicas need is in company.py. Calls go to partition.py and storage/store.py.
+with other replicas need is in cluster_peers.py. Calls go to partition.py and storage/store.py.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ from penstock.model.errors import Corruption, NotLeaderOrFollower, StorageError,
 from penstock.model.ids import NodeId, PartitionIndex, TopicName, TopicPartition
 from penstock.model.topic import is_internal
 from penstock.ports.clock import Clock, Timer
-from penstock.replication.company import Company, Wiring
-from penstock.replication.feed import Feeds, Wakeups
+from penstock.replication.cluster_peers import ClusterPeers, PeerAccess
+from penstock.replication.follower_sessions import FollowerSessions, Wakeups
 from penstock.replication.partition import Partition
 from penstock.replication.throttle import LEADER, Throttle
 from penstock.storage.directory import UNOPENABLE
@@ -104,7 +104,7 @@ class Replicas:
         store: LogStore,
         clock: Clock,
         current_settings: Callable[[], BrokerSettings],
-        wiring: Wiring | None = None,
+        peer_access: PeerAccess | None = None,
     ) -> None:
         """Without `wiring` there are no other nodes: every partition has one replica."""
         self._node_id = node_id
@@ -114,25 +114,27 @@ class Replicas:
         self.by_name: dict[bytes, HostedTopic] = {}
         self.by_id: dict[bytes, HostedTopic] = {}
         self.wakeups = Wakeups(clock)
-        self.feeds = Feeds(self.wakeups)
+        self.follower_sessions = FollowerSessions(self.wakeups)
         self.leader_throttle = Throttle(LEADER, clock.monotonic, current_settings())
-        self._company = (
+        self._peers = (
             None
-            if wiring is None
-            else Company(wiring, node_id=node_id, store=store, clock=clock, settings=current_settings, replicas=self)
+            if peer_access is None
+            else ClusterPeers(
+                peer_access, node_id=node_id, store=store, clock=clock, settings=current_settings, replicas=self
+            )
         )
         self._image = EMPTY
         self._chores: deque[Callable[[], None]] = deque()
         self._chores_timer: Timer | None = None
         self._sweep_timer: Timer | None = None
-        self._look_at = self._checkpoint_at = 0.0
-        self._is_late = True
+        self._lag_check_at = self._checkpoint_at = 0.0
+        self._image_published = True
         self._unopened: dict[tuple[HostedTopic, int], float | None] = {}
         """Logs that the disk has refused to open or make: they are tried again. Since when they cannot be read; None
         if the disk is full, or the process short of something."""
         self._provisional: dict[tuple[HostedTopic, int], _NextAttempt] = {}
         """Logs that were opened as damaged ones, because they cannot be read: when that is tried again."""
-        self.opened_late: list[Callable[[TopicName, int], None]] = []
+        self.on_late_open: list[Callable[[TopicName, int], None]] = []
         """Told of logs that are opened after the image has changed: who saw it change did not find them."""
 
     def start(self) -> None:
@@ -146,25 +148,25 @@ class Replicas:
         self.wakeups.stop()
         self._unopened.clear()
         self._provisional.clear()
-        if self._company is not None:
-            self._company.close()
-        self._work(len(self._chores))
+        if self._peers is not None:
+            self._peers.close()
+        self._run_chores(len(self._chores))
         self._checkpoint_marks()
 
     async def settled(self) -> None:
         """Return once every log is there that the image asks for, and gone that it does not."""
         while self._chores:
-            self._work(CHORES_PER_SLICE, within_s=SLICE_S)
+            self._run_chores(CHORES_PER_SLICE, within_s=SLICE_S)
             await asyncio.sleep(0)
         while any(since is not None for since in self._unopened.values()):
             # After UNREADABLE_S they count as damaged. Until then this node must not be elected for them.
             await pause(self._clock, SWEEP_S)
-            self._open_again()
+            self._retry_open()
 
-    async def losses_told(self) -> None:
+    async def wait_losses_reported(self) -> None:
         """Return once the controller knows which replicas are damaged here, and has them led by others."""
-        if self._company is not None:
-            await self._company.losses_told()
+        if self._peers is not None:
+            await self._peers.wait_losses_reported()
 
     def find(self, name: TopicName, index: int) -> Partition | None:
         topic = self.by_name.get(name.encode())
@@ -173,12 +175,12 @@ class Replicas:
     @property
     def replication_bytes_in(self) -> int:
         """Bytes that were fetched from leaders."""
-        return 0 if self._company is None else self._company.follower_throttle.passed
+        return 0 if self._peers is None else self._peers.follower_throttle.passed
 
     @property
     def isr_changes_refused(self) -> int:
         """Changes of in-sync sets that this broker has proposed and the controller has refused."""
-        return 0 if self._company is None else self._company.isr_changes_refused
+        return 0 if self._peers is None else self._peers.isr_changes_refused
 
     def high_watermark(self, place: TopicPartition) -> int:
         """The mark of a partition; nothing of one that is not served here may be taken away."""
@@ -203,27 +205,27 @@ class Replicas:
     def image_changed(self, delta: Delta, image: Image) -> None:
         self._image = image
         # Who hears of the image next finds the partitions that are opened before this returns.
-        self._is_late = False
+        self._image_published = False
         for topic in delta.topics_deleted:
-            self._retire(topic)
+            self._delete_topic(topic)
         for topic in (*delta.topics_created, *delta.topics_changed):
             for index in sorted(delta.partitions_changed.get(topic.id, ())):
-                self._host(topic, index)
+                self._apply_partition(topic, index)
         self._take_settings(delta)
-        if delta.brokers_changed and self._company is not None:
+        if delta.brokers_changed and self._peers is not None:
             # Who was not allowed into an in-sync set may be by now.
             for partition in self.all():
-                partition.reconsider()
-        self._work(CHORES_PER_SLICE, within_s=SLICE_S)
-        self._is_late = True
-        self._work_on_later()
+                partition.maybe_expand_isr()
+        self._run_chores(CHORES_PER_SLICE, within_s=SLICE_S)
+        self._image_published = True
+        self._schedule_chores()
 
     def _take_settings(self, delta: Delta) -> None:
         if any(resource.type == BROKER for resource in delta.configs_changed):
             changed = list(self.by_name.values())
             self.leader_throttle.configure(self._current_settings())
-            if self._company is not None:
-                self._company.follower_throttle.configure(self._current_settings())
+            if self._peers is not None:
+                self._peers.follower_throttle.configure(self._current_settings())
         else:
             names = [resource.name.encode() for resource in delta.configs_changed if resource.type == TOPIC]
             changed = [self.by_name[name] for name in names if name in self.by_name]
@@ -236,12 +238,12 @@ class Replicas:
     def _topic_settings(self, name: TopicName) -> TopicSettings:
         return topic_settings(self._current_settings(), self._image.topic_config(name))
 
-    def _host(self, topic: TopicImage, index: int) -> None:
+    def _apply_partition(self, topic: TopicImage, index: int) -> None:
         state = topic.partitions[index]
         hosted = self.by_id.get(topic.id.bytes)
         if self._node_id not in state.replicas:
             if hosted is not None:
-                self._chores.append(partial(self._give_up, hosted, index))
+                self._chores.append(partial(self._remove_replica, hosted, index))
             return
         if hosted is None:
             hosted = HostedTopic(topic.name, topic.id)
@@ -254,8 +256,8 @@ class Replicas:
 
     def _take_role(self, partition: Partition, state: PartitionImage) -> None:
         partition.take_role(state)
-        if self._company is not None:
-            self._company.take_role(partition, state)
+        if self._peers is not None:
+            self._peers.take_role(partition, state)
 
     def _open(self, hosted: HostedTopic, index: int) -> None:
         topic = self._image.topics_by_id.get(hosted.id)
@@ -269,7 +271,7 @@ class Replicas:
             log.error("partition %s is offline: %s", place, error)
             return
         except (OSError, StorageError) as error:
-            unreadable = self._not_opened(hosted, index, error)
+            unreadable = self._open_failed(hosted, index, error)
             if unreadable is None:
                 return
             opened = unreadable
@@ -281,13 +283,13 @@ class Replicas:
             opened,
             # Alone, a log that was opened is all that was ever acknowledged; with others, they must be asked.
             known_mark=None if len(state.replicas) == 1 else self._store.high_watermarks.get(place, 0),
-            cluster=self._company,
+            isr_context=self._peers,
         )
         self._take_role(partition, state)
-        if self._is_late and is_internal(hosted.name):
-            self._tell_opened(hosted.name, index)
+        if self._image_published and is_internal(hosted.name):
+            self._notify_opened(hosted.name, index)
 
-    def _not_opened(self, hosted: HostedTopic, index: int, error: OSError | StorageError) -> Log | None:
+    def _open_failed(self, hosted: HostedTopic, index: int, error: OSError | StorageError) -> Log | None:
         """Note that a log is to be opened again; return it as a damaged one if it cannot be read for `UNREADABLE_S`."""
         place = TopicPartition(hosted.name, PartitionIndex(index))
         if isinstance(error, OSError) and is_no_room(error):
@@ -310,7 +312,7 @@ class Replicas:
             self._unopened[hosted, index] = None
         return opened
 
-    def _open_readable(self) -> None:
+    def _retry_unreadable(self) -> None:
         """Look whether logs that could not be read can be by now, less and less often: each look may take long."""
         now = self._clock.monotonic()
         for (hosted, index), attempt in list(self._provisional.items()):
@@ -327,17 +329,17 @@ class Replicas:
                 else:
                     log.info("partition %s can be read again", place)
                     del self._provisional[hosted, index]
-                    self.open_anew(partition)
+                    self.reopen(partition)
 
-    def _tell_opened(self, name: TopicName, index: int) -> None:
-        for opened in self.opened_late:
+    def _notify_opened(self, name: TopicName, index: int) -> None:
+        for opened in self.on_late_open:
             opened(name, index)
 
     def is_opening(self, name: TopicName, index: int) -> bool:
         """Whether a log that is missing now is about to be opened."""
         return bool(self._chores) and self._image.partition(name, index) is not None
 
-    def _open_again(self) -> None:
+    def _retry_open(self) -> None:
         """Try what a full or failing disk has refused; whoever depends on it is told."""
         takes_writes = self._store.directory.refusal is None
         for (hosted, index), since in list(self._unopened.items()):
@@ -348,9 +350,9 @@ class Replicas:
             if index in hosted.partitions and hosted.partitions[index].log.damage is None:
                 log.info("partition %s-%d is online", hosted.name, index)
                 if not is_internal(hosted.name):
-                    self._tell_opened(hosted.name, index)
+                    self._notify_opened(hosted.name, index)
 
-    def open_anew(self, partition: Partition) -> None:
+    def reopen(self, partition: Partition) -> None:
         """Put an empty log in the place of one that was set aside."""
         hosted = self.by_id.get(partition.topic_id.bytes)
         if hosted is not None and hosted.partitions.get(partition.index) is partition:
@@ -358,26 +360,26 @@ class Replicas:
             partition.fail(StorageError.code)
             self._open(hosted, partition.index)
 
-    def _give_up(self, hosted: HostedTopic, index: int) -> None:
+    def _remove_replica(self, hosted: HostedTopic, index: int) -> None:
         """A reassignment took the replica from this node: its log goes as that of a deleted topic would."""
         topic = self._image.topics_by_id.get(hosted.id)
         if topic is None or self._node_id in topic.partitions[index].replicas:
             return
         partition = hosted.drop(index)
         if partition is not None:
-            self._part_with(partition, NotLeaderOrFollower.code)
+            self._stop_replica(partition, NotLeaderOrFollower.code)
             self._delete(TopicPartition(hosted.name, PartitionIndex(index)), hosted.id)
         if not hosted.partitions and self.by_id.get(hosted.id_bytes) is hosted:
             del self.by_id[hosted.id_bytes]
             if self.by_name.get(hosted.name_bytes) is hosted:
                 del self.by_name[hosted.name_bytes]
 
-    def _part_with(self, partition: Partition, code: int) -> None:
-        if self._company is not None:
-            self._company.part_with(partition)
+    def _stop_replica(self, partition: Partition, code: int) -> None:
+        if self._peers is not None:
+            self._peers.stop_replica(partition)
         partition.fail(code)
 
-    def _retire(self, topic: TopicImage) -> None:
+    def _delete_topic(self, topic: TopicImage) -> None:
         hosted = self.by_id.pop(topic.id.bytes, None)
         if hosted is None:
             return
@@ -385,7 +387,7 @@ class Replicas:
             del self.by_name[hosted.name_bytes]
         places = [TopicPartition(hosted.name, PartitionIndex(index)) for index in hosted.partitions]
         for partition in hosted.partitions.values():
-            self._part_with(partition, UnknownTopicOrPartition.code)
+            self._stop_replica(partition, UnknownTopicOrPartition.code)
         self._chores.append(partial(self._store.about_to_delete, places, hosted.id))
         self._chores.extend(partial(self._delete, place, hosted.id) for place in places)
 
@@ -395,7 +397,7 @@ class Replicas:
         except StorageError as error:
             log.error("the files of deleted partition %s stay: %s", place, error)
 
-    def _work(self, count: int, *, within_s: float = inf) -> None:
+    def _run_chores(self, count: int, *, within_s: float = inf) -> None:
         """Do the oldest chores; their order keeps a topic that was made again apart from its namesake."""
         ends = self._clock.monotonic() + within_s
         for _ in range(min(count, len(self._chores))):
@@ -403,36 +405,36 @@ class Replicas:
             if self._clock.monotonic() >= ends:
                 break
 
-    def _work_on_later(self) -> None:
+    def _schedule_chores(self) -> None:
         if self._chores and self._chores_timer is None:
-            self._chores_timer = self._clock.call_later(0, self._slice)
+            self._chores_timer = self._clock.call_later(0, self._run_slice)
 
-    def _slice(self) -> None:
+    def _run_slice(self) -> None:
         self._chores_timer = None
-        self._work(CHORES_PER_SLICE, within_s=SLICE_S)
-        self._work_on_later()
+        self._run_chores(CHORES_PER_SLICE, within_s=SLICE_S)
+        self._schedule_chores()
 
     # -- time and failure ------------------------------------------------------------------
 
     def _sweep(self) -> None:
         now = self._clock.monotonic()
-        looks = now >= self._look_at
-        if looks and self._company is not None:
-            self._look_at = now + self._company.lag_s_max / 2
+        checks_lag = now >= self._lag_check_at
+        if checks_lag and self._peers is not None:
+            self._lag_check_at = now + self._peers.lag_s_max / 2
         damaged: list[Partition] = []
         for partition in self.all():
             partition.waiters.expire_produces(now)
-            if looks:
-                partition.look_for_laggards()
+            if checks_lag:
+                partition.maybe_shrink_isr()
             if partition.log.damage is not None:
                 damaged.append(partition)
         if self._unopened:
-            self._open_again()
+            self._retry_open()
         if self._provisional:
-            self._open_readable()
-        if damaged and self._company is not None:
+            self._retry_unreadable()
+        if damaged and self._peers is not None:
             # Readers meet damage too.
-            self._company.look_at_damage(damaged)
+            self._peers.report_damage(damaged)
         if now >= self._checkpoint_at:
             interval_ms = self._current_settings().integer("replica.high.watermark.checkpoint.interval.ms")
             self._checkpoint_at = now + interval_ms / 1000

@@ -16,7 +16,7 @@ from penstock.model.errors import NO_ERROR, RequestTimedOut
 from penstock.ports.clock import Clock, Timer
 
 if TYPE_CHECKING:
-    from penstock.replication.feed import Fed
+    from penstock.replication.follower_sessions import SessionEntry
 
 
 class WaitingProduce:
@@ -48,21 +48,21 @@ class WaitingFetch(Protocol):
 class Waiters:
     """Everything that waits on one partition: acks=all produces, fetches, and the sessions of followers."""
 
-    __slots__ = ("_fetches", "_produces", "feeds")
+    __slots__ = ("_fetches", "_produces", "follower_entries")
 
     def __init__(self) -> None:
         self._produces: deque[WaitingProduce] = deque()
         # A dict for its order and its cheap removal; the values mean nothing.
         self._fetches: dict[WaitingFetch, None] = {}
-        self.feeds: list[Fed] = []
+        self.follower_entries: list[SessionEntry] = []
         """The sessions of followers that the partition is part of."""
 
     # -- what happened -----------------------------------------------------------------------
 
     def wrote(self, size: int) -> None:
         """Bytes were appended, for followers to fetch."""
-        for fed in self.feeds:
-            fed.wrote(size)
+        for entry in self.follower_entries:
+            entry.wrote(size)
 
     def mark_moved(self, mark: int, size: int) -> None:
         """The high watermark has come to an offset, and about so many bytes became visible."""
@@ -72,19 +72,19 @@ class Waiters:
         if self._fetches:
             for fetch in list(self._fetches):
                 fetch.more_bytes(size)
-        for fed in self.feeds:
-            fed.mark_moved()
+        for entry in self.follower_entries:
+            entry.mark_moved()
 
     def changed(self) -> None:
         """The partition changed hands or went away: fetches look again at once."""
         for fetch in list(self._fetches):
             fetch.changed()
-        self.feeds_changed()
+        self.followers_changed()
 
-    def feeds_changed(self) -> None:
+    def followers_changed(self) -> None:
         """Followers are to hear of something other than records."""
-        for fed in self.feeds:
-            fed.changed()
+        for entry in self.follower_entries:
+            entry.changed()
 
     def fail_produces(self, code: int, *, before: float | None = None) -> None:
         """Answer the produces with an error: all, or those whose deadline is over."""
@@ -111,11 +111,11 @@ class Waiters:
     def remove_fetch(self, fetch: WaitingFetch) -> None:
         self._fetches.pop(fetch, None)
 
-    def add_feed(self, fed: Fed) -> None:
-        self.feeds.append(fed)
+    def add_follower(self, entry: SessionEntry) -> None:
+        self.follower_entries.append(entry)
 
-    def remove_feed(self, fed: Fed) -> None:
-        self.feeds.remove(fed)
+    def remove_follower(self, entry: SessionEntry) -> None:
+        self.follower_entries.remove(entry)
 
 
 class Deadlines:

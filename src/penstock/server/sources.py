@@ -42,7 +42,7 @@ def add_sources(metrics: "Metrics", context: "Context", admission: "Admission", 
 
 
 def _add(metrics: "Metrics", declaration: Declaration, value: Callable[[], float]) -> None:
-    metrics.ask(declaration, lambda: [((), value())])
+    metrics.register(declaration, lambda: [((), value())])
 
 
 # -- topics and partitions
@@ -52,9 +52,9 @@ def _add_topics(metrics: "Metrics", context: "Context") -> None:
     def of_topics(value: str) -> Callable[[], Iterable[Sample]]:
         return lambda: [((topic.name,), getattr(topic, value)) for topic in list(context.replicas.by_name.values())]
 
-    metrics.ask(declared.MESSAGES_IN, of_topics("messages_in"))
-    metrics.ask(declared.BYTES_IN, of_topics("bytes_in"))
-    metrics.ask(declared.BYTES_OUT, of_topics("bytes_out"))
+    metrics.register(declared.MESSAGES_IN, of_topics("messages_in"))
+    metrics.register(declared.BYTES_IN, of_topics("bytes_in"))
+    metrics.register(declared.BYTES_OUT, of_topics("bytes_out"))
 
     def busiest(value: str) -> Callable[[], Iterable[Sample]]:
         def source() -> Iterable[Sample]:
@@ -72,8 +72,8 @@ def _add_topics(metrics: "Metrics", context: "Context") -> None:
 
         return source
 
-    metrics.ask(declared.PARTITION_MESSAGES_IN, busiest("messages_in"))
-    metrics.ask(declared.PARTITION_BYTES_IN, busiest("bytes_in"))
+    metrics.register(declared.PARTITION_MESSAGES_IN, busiest("messages_in"))
+    metrics.register(declared.PARTITION_BYTES_IN, busiest("bytes_in"))
     _add(metrics, declared.REPLICATION_BYTES_IN, lambda: context.replicas.replication_bytes_in)
     _add(metrics, declared.FAILED_ISR_UPDATES, lambda: context.replicas.isr_changes_refused)
 
@@ -91,8 +91,8 @@ def _add_topics(metrics: "Metrics", context: "Context") -> None:
                     yield (topic.name, str(partition.index)), partition.high_watermark
             yield None
 
-    metrics.ask(declared.LOG_SIZE, sizes)
-    metrics.ask(declared.END_OFFSET, ends)
+    metrics.register(declared.LOG_SIZE, sizes)
+    metrics.register(declared.END_OFFSET, ends)
 
 
 class _PartitionCounts:
@@ -147,13 +147,13 @@ class _PartitionCounts:
 
 def _add_cluster(metrics: "Metrics", context: "Context") -> None:
     partition_counts = _PartitionCounts(context)
-    metrics.ask(declared.PARTITIONS, partition_counts.value_of("here"))
-    metrics.ask(declared.LEADERS, partition_counts.value_of("led"))
-    metrics.ask(declared.UNDER_REPLICATED, partition_counts.value_of("under_replicated"))
-    metrics.ask(declared.UNDER_MIN_ISR, partition_counts.value_of("under_min_isr"))
-    metrics.ask(declared.AT_MIN_ISR, partition_counts.value_of("at_min_isr"))
-    metrics.ask(declared.GLOBAL_PARTITIONS, partition_counts.value_of("partitions"))
-    metrics.ask(declared.IMBALANCE, partition_counts.value_of("not_preferred"))
+    metrics.register(declared.PARTITIONS, partition_counts.value_of("here"))
+    metrics.register(declared.LEADERS, partition_counts.value_of("led"))
+    metrics.register(declared.UNDER_REPLICATED, partition_counts.value_of("under_replicated"))
+    metrics.register(declared.UNDER_MIN_ISR, partition_counts.value_of("under_min_isr"))
+    metrics.register(declared.AT_MIN_ISR, partition_counts.value_of("at_min_isr"))
+    metrics.register(declared.GLOBAL_PARTITIONS, partition_counts.value_of("partitions"))
+    metrics.register(declared.IMBALANCE, partition_counts.value_of("not_preferred"))
 
     def is_controller() -> bool:
         return context.quorum.leader == context.node_id
@@ -171,8 +171,8 @@ def _add_cluster(metrics: "Metrics", context: "Context") -> None:
             everything = context.store.failure is not None
             yield None if sample is None else ((), partition_counts.here - (0 if everything else hosted_count()))
 
-    metrics.ask(declared.OFFLINE_PARTITIONS, leaderless)
-    metrics.ask(declared.OFFLINE_REPLICAS, offline)
+    metrics.register(declared.OFFLINE_PARTITIONS, leaderless)
+    metrics.register(declared.OFFLINE_REPLICAS, offline)
     _add(metrics, declared.ACTIVE_CONTROLLER, lambda: int(is_controller()))
     _add(metrics, declared.GLOBAL_TOPICS, lambda: len(context.quorum.image.topics))
     _add(metrics, declared.ACTIVE_BROKERS, lambda: sum(1 for _ in context.quorum.image.live_brokers()))
@@ -191,7 +191,7 @@ def _add_quorum(metrics: "Metrics", context: "Context") -> None:
         broker = quorum.image.brokers.get(context.node_id)
         return int(broker is None or broker.fenced)
 
-    metrics.ask(declared.RAFT_STATE, lambda: [((state(),), 1)])
+    metrics.register(declared.RAFT_STATE, lambda: [((state(),), 1)])
     _add(metrics, declared.RAFT_LEADER, lambda: UNKNOWN if quorum.leader is None else quorum.leader)
     _add(metrics, declared.RAFT_EPOCH, lambda: quorum.epoch)
     _add(metrics, declared.RAFT_MARK, lambda: quorum.high_watermark)
@@ -219,8 +219,8 @@ def _add_groups(metrics: "Metrics", context: "Context") -> None:
                 yield (group, topic, str(index)), max(0, partition.high_watermark - offset)
 
     _add(metrics, declared.GROUPS, lambda: context.groups.count)
-    metrics.ask(declared.GROUP_OFFSET, offsets)
-    metrics.ask(declared.GROUP_LAG, lags)
+    metrics.register(declared.GROUP_OFFSET, offsets)
+    metrics.register(declared.GROUP_LAG, lags)
 
 
 # -- disk and process
@@ -241,19 +241,19 @@ def _add_storage(metrics: "Metrics", context: "Context") -> None:
     _add(metrics, declared.NEEDED, lambda: context.store.needed_bytes)
     _add(metrics, declared.RESERVED, lambda: context.store.reserved_bytes)
     _add(metrics, declared.READ_FAILURES, lambda: context.store.directory.read_failures)
-    metrics.ask(declared.FOLDER_SIZE, space(0))
-    metrics.ask(declared.FOLDER_FREE, space(1))
+    metrics.register(declared.FOLDER_SIZE, space(0))
+    metrics.register(declared.FOLDER_FREE, space(1))
 
 
 def _add_process(metrics: "Metrics", context: "Context", instruments: "Instruments") -> None:
     labels = (__version__, str(context.node_id), context.cluster_id)
-    metrics.ask(declared.BUILD, lambda: [(labels, 1)])
+    metrics.register(declared.BUILD, lambda: [(labels, 1)])
     usage = instruments.network_usage
     if usage is not None:
         _add(metrics, declared.MEMORY_USED, lambda: usage().buffered)
         _add(metrics, declared.MEMORY_LEFT, lambda: max(0, usage().budget - usage().buffered))
         _add(metrics, declared.UNSENT, lambda: usage().unsent)
-        metrics.ask(declared.CLOSED, lambda: [((reason,), count) for reason, count in usage().closed.items()])
+        metrics.register(declared.CLOSED, lambda: [((reason,), count) for reason, count in usage().closed.items()])
     process_usage = instruments.process_usage
     if process_usage is not None:
         for name in process_usage():

@@ -193,7 +193,7 @@ class NoReplicas:
     """A node without partitions: tests pass in the logs that it leads."""
 
     def __init__(self) -> None:
-        self.opened_late: list[object] = []
+        self.on_late_open: list[object] = []
 
     def is_opening(self, topic: str, index: int) -> bool:
         return False

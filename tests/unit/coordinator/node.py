@@ -55,7 +55,7 @@ class HostedPartitions:
     """The replicas of the node: the partitions of the coordinator's topic."""
 
     def __init__(self, topic: TopicName, topic_id: UUID, count: int) -> None:
-        self.opened_late: list[object] = []
+        self.on_late_open: list[object] = []
         self._topic = topic
         self.partitions = {index: Partition(topic, topic_id, index, ME, open_log(SimDisk())) for index in range(count)}
 

@@ -25,7 +25,7 @@ from penstock.model.ids import LeaderEpoch, NodeId, Offset
 from penstock.model.job import Job
 from penstock.quotas.limits import Spans
 from penstock.quotas.throttle import Throttle
-from penstock.replication.feed import Wakeups
+from penstock.replication.follower_sessions import Wakeups
 from penstock.scheduling.scheduler import Scheduler
 from penstock.transactions.coordinator_client import TransactionCoordinators
 from penstock.wire import codec
@@ -34,7 +34,7 @@ from penstock.wire.frame import Header, parse_header, parse_response_header, req
 from tests.unit.controller.cluster import broker
 
 
-class FakePlace:
+class FakeIdentity:
     def endpoints(self) -> tuple[VoterEndpoint, ...]:
         return (VoterEndpoint(name="CONTROLLER", host="localhost", port=9093),)
 
@@ -53,14 +53,14 @@ class FakeQuorum:
         self.stuck = False
         self.refusal: Refusal | None = None
         self.node_id = NodeId(1)
-        self.book = VoterRegistry({self.node_id: None})
-        self.book.note_directory(self.node_id, UUID(int=1))
-        self.place = FakePlace()
+        self.voter_registry = VoterRegistry({self.node_id: None})
+        self.voter_registry.note_directory(self.node_id, UUID(int=1))
+        self.identity = FakeIdentity()
         self.core = FakeCore()
 
     async def change_voters(self, voters: VoterSet) -> None:
         self.put(())
-        self.book.append(self.image.offset, voters)
+        self.voter_registry.append(self.image.offset, voters)
 
     async def commit(self, records: Sequence[MetadataRecord]) -> None:
         if self.stuck:
@@ -185,7 +185,7 @@ class FakePartition:
     parked: list[Callable[[int], None]] | None = None
     """The callbacks that wait for a sync under way; None while there is none."""
 
-    def wait_shown(self, deadline: float, done: Callable[[int], None]) -> bool:
+    def wait_committed(self, deadline: float, done: Callable[[int], None]) -> bool:
         if self.parked is None:
             return False
         self.parked.append(done)

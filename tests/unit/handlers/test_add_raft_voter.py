@@ -33,7 +33,7 @@ async def test_a_voter_that_cannot_be_added_is_refused(voter: int, changes: dict
     async with nodes(1) as world:
         reply = await add(world, voter, **changes)
         assert (reply.error_code, bool(reply.error_message)) == (error, True)
-        assert [each.id for each in world.quorums[1].book.present] == [1]
+        assert [each.id for each in world.quorums[1].voter_registry.present] == [1]
 
 
 async def test_a_node_that_does_not_catch_up_in_time_is_not_added() -> None:
@@ -43,7 +43,7 @@ async def test_a_node_that_does_not_catch_up_in_time_is_not_added() -> None:
         assert not pending.done()
         await world.pass_time(1)
         assert (await pending).error_code == ErrorCode.request_timed_out
-        assert [each.id for each in world.quorums[1].book.present] == [1]
+        assert [each.id for each in world.quorums[1].voter_registry.present] == [1]
 
 
 async def test_only_the_active_controller_adds_voters() -> None:

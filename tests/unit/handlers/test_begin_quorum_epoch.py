@@ -39,7 +39,7 @@ async def test_the_first_listener_of_the_leader_is_remembered() -> None:
     async with nodes(1) as world:
         listeners = [{"name": "C", "host": "new", "port": 9}, {"name": "D", "host": "other", "port": 10}]
         await begin(world, 7, 5, leader_endpoints=listeners)
-        assert world.quorums[1].book.address_of(NodeId(7)) == ("new", 9)
+        assert world.quorums[1].voter_registry.address_of(NodeId(7)) == ("new", 9)
 
 
 async def test_a_request_that_is_not_from_another_voter_is_refused() -> None:

@@ -28,7 +28,7 @@ def quorum(voters: tuple[Voter, ...], progress: dict[NodeId, FollowerProgress]) 
     log = SimpleNamespace(end_offset=9)
     return SimpleNamespace(
         core=SimpleNamespace(role=role, voters=frozenset(voter.id for voter in voters), log=log),
-        book=SimpleNamespace(present=voters, directories={SILENT: FORMER_DISK}),
+        voter_registry=SimpleNamespace(present=voters, directories={SILENT: FORMER_DISK}),
         leader=HERE, epoch=4, high_watermark=9, image=SimpleNamespace(brokers={}),
     )  # fmt: skip
 

@@ -29,7 +29,7 @@ async def test_a_voter_that_cannot_be_removed_stays(voter: int, changes: dict[st
     async with nodes(1) as world:
         reply = await remove(world, voter, **changes)
         assert (reply.error_code, bool(reply.error_message)) == (error, True)
-        assert [each.id for each in world.quorums[1].book.present] == [1]
+        assert [each.id for each in world.quorums[1].voter_registry.present] == [1]
 
 
 async def test_only_the_active_controller_removes_voters() -> None:

@@ -70,11 +70,11 @@ async def test_the_log_names_the_voters_from_kraft_version_1_on() -> None:
     node = FakeNode()
     assert (await update(node, ("kraft.version", 1, 1), validate_only=True)).error_code == 0
     assert (await update(node, ("kraft.version", 0, 2))).error_code == 0
-    assert node.quorum.book.kraft_version == 0
+    assert node.quorum.voter_registry.kraft_version == 0
     assert (await update(node, ("kraft.version", 1, 1), ("group.version", 0, 2))).error_code == 0
-    assert node.quorum.book.kraft_version == 1 and "group.version" not in node.image.features
-    assert node.quorum.book.present == (
-        Voter(id=NodeId(1), directory_id=UUID(int=1), endpoints=node.quorum.place.endpoints()),
+    assert node.quorum.voter_registry.kraft_version == 1 and "group.version" not in node.image.features
+    assert node.quorum.voter_registry.present == (
+        Voter(id=NodeId(1), directory_id=UUID(int=1), endpoints=node.quorum.identity.endpoints()),
     )
     assert (await update(node, ("kraft.version", 1, 1))).error_code == 0
     assert (await update(node, ("kraft.version", 0, 2))).error_code == 95
@@ -83,4 +83,4 @@ async def test_the_log_names_the_voters_from_kraft_version_1_on() -> None:
 async def test_an_update_that_is_refused_does_not_name_the_voters() -> None:
     node = FakeNode()
     assert (await update(node, ("kraft.version", 1, 1), ("share.version", 1, 1))).error_code == 95
-    assert node.quorum.book.kraft_version == 0
+    assert node.quorum.voter_registry.kraft_version == 0

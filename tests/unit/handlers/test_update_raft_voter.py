@@ -22,7 +22,7 @@ async def test_a_voter_changes_its_address() -> None:
         quorum = world.quorums[1]
         reply = await update(world, 1)
         assert (reply.error_code, reply.current_leader.leader_id) == (ErrorCode.none, 1)
-        (voter,) = quorum.book.present
+        (voter,) = quorum.voter_registry.present
         assert [(each.host, each.port) for each in voter.endpoints] == [("moved", 9)]
         end = quorum.image.offset
         assert (await update(world, 1)).error_code == ErrorCode.none
@@ -39,11 +39,11 @@ async def test_a_voter_changes_its_address() -> None:
 )
 async def test_a_refused_update_names_the_leader(voter: int, changes: dict[str, Any], error: ErrorCode) -> None:
     async with nodes(1) as world:
-        before = world.quorums[1].book.present
+        before = world.quorums[1].voter_registry.present
         reply = await update(world, voter, **changes)
         assert (reply.error_code, reply.current_leader.leader_id) == (error, 1)
         assert reply.current_leader.leader_epoch == world.quorums[1].epoch
-        assert world.quorums[1].book.present == before
+        assert world.quorums[1].voter_registry.present == before
 
 
 async def test_without_a_leader_there_is_no_address() -> None:

@@ -207,7 +207,7 @@ async def test_a_leader_that_closes_is_replaced_without_a_timeout() -> None:
 
 async def test_voters_written_to_the_log_survive_a_crash_of_all() -> None:
     world, active = await started()
-    assert [quorum.book.kraft_version for quorum in world.quorums.values()] == [0, 0, 0]
+    assert [quorum.voter_registry.kraft_version for quorum in world.quorums.values()] == [0, 0, 0]
     for _ in range(2):  # the second call has nothing to do
         named = asyncio.ensure_future(name_voters(active, world.clock, timeout_s=5))
         await world.pass_time(0.2)
@@ -228,7 +228,7 @@ async def test_voters_written_to_the_log_survive_a_crash_of_all() -> None:
         )
         for node in (1, 2, 3)
     )
-    assert [quorum.book.present for quorum in world.quorums.values()] == [voters] * 3
-    assert [quorum.book.kraft_version for quorum in world.quorums.values()] == [1, 1, 1]
+    assert [quorum.voter_registry.present for quorum in world.quorums.values()] == [voters] * 3
+    assert [quorum.voter_registry.kraft_version for quorum in world.quorums.values()] == [1, 1, 1]
     await set_value(world, active, "7")
     assert value(active) == "7"

@@ -50,26 +50,26 @@ def test_an_invalid_list_of_voters_is_rejected(options: dict[str, str]) -> None:
 
 
 def test_the_log_takes_precedence_over_hints_and_hints_over_the_configuration() -> None:
-    book = VoterRegistry({NodeId(1): ("old", 1), NodeId(2): ("old", 2)})
-    assert book.address_of(1) == ("old", 1)
-    book.hint(NodeId(1), ("hinted", 1))
-    assert book.address_of(1) == ("hinted", 1)
-    book.append(Offset(5), (voter(1),))
-    assert book.address_of(1) == ("host1", 9001)
-    assert book.address_of(3) is None
+    voter_registry = VoterRegistry({NodeId(1): ("old", 1), NodeId(2): ("old", 2)})
+    assert voter_registry.address_of(1) == ("old", 1)
+    voter_registry.hint(NodeId(1), ("hinted", 1))
+    assert voter_registry.address_of(1) == ("hinted", 1)
+    voter_registry.append(Offset(5), (voter(1),))
+    assert voter_registry.address_of(1) == ("host1", 9001)
+    assert voter_registry.address_of(3) is None
 
 
 def test_truncation_reverts_the_voters() -> None:
-    book = VoterRegistry({NodeId(1): ("old", 1)})
-    book.append(Offset(5), (voter(1), voter(2)))
-    book.append(Offset(9), (voter(2),))
-    assert book.at(9) == (voter(1), voter(2)) and book.at(5) is None
-    book.truncate_to(9)
-    assert book.present == (voter(1), voter(2))
-    book.start_at(7)
-    assert book.present == (voter(1), voter(2)) and book.at(3) == book.present
-    book.truncate_to(0)
-    assert book.is_named, "truncation must not affect a snapshot"
+    voter_registry = VoterRegistry({NodeId(1): ("old", 1)})
+    voter_registry.append(Offset(5), (voter(1), voter(2)))
+    voter_registry.append(Offset(9), (voter(2),))
+    assert voter_registry.at(9) == (voter(1), voter(2)) and voter_registry.at(5) is None
+    voter_registry.truncate_to(9)
+    assert voter_registry.present == (voter(1), voter(2))
+    voter_registry.start_at(7)
+    assert voter_registry.present == (voter(1), voter(2)) and voter_registry.at(3) == voter_registry.present
+    voter_registry.truncate_to(0)
+    assert voter_registry.is_named, "truncation must not affect a snapshot"
 
 
 def test_a_record_of_voters_is_read_as_it_was_written() -> None:

@@ -36,7 +36,7 @@ from penstock.metadata.records import (
 from penstock.metrics.metrics import Metrics
 from penstock.model.ids import LeaderEpoch, NodeId, Offset, TopicName
 from penstock.ports.network import Connection, FileSlice, KeptFrame, Part, Session, copied
-from penstock.replication.company import Wiring
+from penstock.replication.cluster_peers import PeerAccess
 from penstock.replication.partition import ALL_REPLICAS, Partition
 from penstock.replication.replicas import Replicas
 from penstock.replication.waiting import WaitingProduce
@@ -219,7 +219,7 @@ class Node:
             self.store,
             world.clock,
             lambda: self.settings,
-            Wiring(
+            PeerAccess(
                 network=world.network.of(self.id),
                 channel=SimpleNamespace(ask=self._ask),
                 broker_epoch=lambda: self.epoch,
@@ -286,7 +286,7 @@ class Node:
         self.up = False
         self.world.network.accept.pop(self.id, None)
         self.world.network.hang_up(self.id)
-        company: Any = self.replicas._company
+        company: Any = self.replicas._peers
         company.close()
         for timer in (self.replicas._sweep_timer, self.replicas._chores_timer):
             if timer is not None:
@@ -509,8 +509,8 @@ class ReplicatedPartition:
                 shared = min(marks[one.id], marks[other.id])
                 assert one.values(below=shared) == other.values(below=shared), "replicas differ below the mark"
         for node in up:
-            lead = node.partition.lead
-            if lead is not None and self.state.leader == node.id and self.state.leader_epoch == lead.epoch:
+            leadership = node.partition.leadership
+            if leadership is not None and self.state.leader == node.id and self.state.leader_epoch == leadership.epoch:
                 for member in up:
                     if member.id in self.state.isr:
                         assert member.partition.log.durable_offset >= marks[node.id], "the mark is not held by all"

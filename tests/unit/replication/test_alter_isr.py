@@ -25,16 +25,16 @@ class FakePartition:
     def __init__(self) -> None:
         self.topic, self.topic_id, self.index = "t", UUID(int=5), 0
         self.leader_epoch, self.replicas = 3, (1, 2)
-        self.lead = Lead()
+        self.leadership = Lead()
         self.taken: list[tuple[NodeId, ...]] = []
 
-    def take_isr(self, isr: tuple[NodeId, ...], replicas: object, epoch: int) -> None:
+    def apply_isr(self, isr: tuple[NodeId, ...], replicas: object, epoch: int) -> None:
         self.taken.append(isr)
-        self.lead.proposal = None
+        self.leadership.proposal = None
 
     def withdraw(self, proposal: Proposal) -> None:
         assert proposal is PROPOSAL
-        self.lead.proposal = None
+        self.leadership.proposal = None
 
 
 class Controller:
@@ -69,7 +69,7 @@ def test_what_the_controller_refuses_is_counted(codes: list[ErrorCode], refused:
         assert changes._task is not None
         await changes._task
         assert (changes.refused, len(partition.taken)) == (refused, taken)
-        assert partition.lead.proposal is None
+        assert partition.leadership.proposal is None
         assert not controller.codes
 
     asyncio.run(story())

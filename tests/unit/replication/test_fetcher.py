@@ -39,29 +39,29 @@ class FollowedPartition:
     def __init__(self) -> None:
         self.log: Any = FollowedLog()
         self.done: list[tuple[str, int]] = []
-        self.on_held: Any = None
+        self.on_follower_durable: Any = None
 
-    def cut(self, offset: int) -> None:
-        self.done.append(("cut", offset))
+    def truncate(self, offset: int) -> None:
+        self.done.append(("truncate", offset))
         self.log.end_offset = self.log.durable_offset = offset
 
-    def begin_anew(self, offset: int) -> None:
+    def restart_at(self, offset: int) -> None:
         self.done.append(("begin anew", offset))
 
     def append_fetched(self, records: memoryview, *, now_ms: int, leader_mark: int) -> None:
         self.done.append(("append", len(records)))
         self.log.end_offset = self.log.durable_offset = self.log.end_offset + len(records)
 
-    def take_mark(self, mark: int) -> None:
+    def follow_high_watermark(self, mark: int) -> None:
         self.done.append(("mark", mark))
 
 
 class Stage:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        around = MagicMock()
-        around.node_id = NodeId(1)
-        around.follower_throttle.passed = 0
-        self.fetcher = Fetcher(NodeId(2), 0, around)
+        context = MagicMock()
+        context.node_id = NodeId(1)
+        context.follower_throttle.passed = 0
+        self.fetcher = Fetcher(NodeId(2), 0, context)
         self.fetcher._go = lambda: None  # type: ignore[method-assign]
         partition: Any = FollowedPartition()
         self.partition = partition
@@ -92,7 +92,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
 def test_a_log_that_was_cut_is_neither_cut_nor_dropped_by_the_same_answer_again(stage: Stage) -> None:
     stage.answered(0, diverging=(2, 614))
     stage.answered(1, diverging=(2, 614))
-    assert stage.partition.done == [("cut", 614)]
+    assert stage.partition.done == [("truncate", 614)]
 
 
 def test_records_that_come_twice_are_appended_once_and_the_mark_is_taken(stage: Stage) -> None:
@@ -128,4 +128,4 @@ def test_nothing_below_its_own_mark_is_removed_on_the_word_of_a_leader(
 def test_an_unclean_election_allows_it(stage: Stage) -> None:
     stage.partition.unclean = True
     stage.answered(0, diverging=(2, 599))
-    assert stage.partition.done == [("cut", 599)]
+    assert stage.partition.done == [("truncate", 599)]

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.replication.follower import GO_ON, Kind, Step, loses_committed, on_divergence, on_error
+from penstock.replication.follower import CONTINUE, Kind, Step, loses_committed, on_divergence, on_error
 from penstock.storage.epoch_cache import EpochCache
 from penstock_sim.disk import SimDisk
 
@@ -23,31 +23,31 @@ class Own:
 
 def test_the_epoch_that_both_know_is_cut_at_the_smaller_end() -> None:
     own = Own((0, 0), (3, 10), end=25)
-    assert on_divergence(own, epoch=3, end_offset=20) == Step(Kind.CUT, 20)
-    assert on_divergence(own, epoch=0, end_offset=8) == Step(Kind.CUT, 8)
-    assert on_divergence(own, epoch=0, end_offset=12) == Step(Kind.CUT, 10)
+    assert on_divergence(own, epoch=3, end_offset=20) == Step(Kind.TRUNCATE, 20)
+    assert on_divergence(own, epoch=0, end_offset=8) == Step(Kind.TRUNCATE, 8)
+    assert on_divergence(own, epoch=0, end_offset=12) == Step(Kind.TRUNCATE, 10)
 
 
 def test_an_epoch_that_never_came_here_is_cut_where_the_one_before_ended() -> None:
     own = Own((0, 0), (5, 10), end=25)
-    assert on_divergence(own, epoch=3, end_offset=20) == Step(Kind.CUT, 10)
+    assert on_divergence(own, epoch=3, end_offset=20) == Step(Kind.TRUNCATE, 10)
 
 
 def test_nothing_is_cut_that_is_not_there() -> None:
-    assert on_divergence(Own((0, 0), end=5), epoch=0, end_offset=9) == GO_ON
+    assert on_divergence(Own((0, 0), end=5), epoch=0, end_offset=9) == CONTINUE
 
 
 def test_a_divergence_before_the_start_begins_anew() -> None:
     own = Own((4, 50), end=60, start=50)
-    assert on_divergence(own, epoch=3, end_offset=40) == Step(Kind.BEGIN_ANEW, 40)
+    assert on_divergence(own, epoch=3, end_offset=40) == Step(Kind.RESTART, 40)
 
 
 def test_a_log_that_ends_before_the_leaders_start_begins_there() -> None:
-    assert on_error(Own((0, 0), end=5), OUT_OF_RANGE, leader_start=9, backoff_s=1.0) == Step(Kind.BEGIN_ANEW, 9)
+    assert on_error(Own((0, 0), end=5), OUT_OF_RANGE, leader_start=9, backoff_s=1.0) == Step(Kind.RESTART, 9)
 
 
 def test_an_empty_log_begins_where_the_leader_does() -> None:
-    assert on_error(Own(end=9, start=9), OUT_OF_RANGE, leader_start=4, backoff_s=1.0) == Step(Kind.BEGIN_ANEW, 4)
+    assert on_error(Own(end=9, start=9), OUT_OF_RANGE, leader_start=4, backoff_s=1.0) == Step(Kind.RESTART, 4)
 
 
 def test_out_of_range_for_no_reason_cuts_nothing() -> None:
@@ -98,7 +98,7 @@ def test_cutting_ends_where_the_logs_part_and_keeps_what_they_share(parts: tuple
         if epoch == last and end_offset >= len(records):
             break
         step = on_divergence(own, epoch=epoch, end_offset=end_offset)
-        assert step.kind in (Kind.CUT, Kind.BEGIN_ANEW)
+        assert step.kind in (Kind.TRUNCATE, Kind.RESTART)
         assert step.offset < len(records)
         records = records[: step.offset]
     assert records == shared
@@ -107,15 +107,15 @@ def test_cutting_ends_where_the_logs_part_and_keeps_what_they_share(parts: tuple
 @pytest.mark.parametrize(
     ("step", "start", "mark", "loses"),
     [
-        (Step(Kind.CUT, 19), 0, 20, True),
-        (Step(Kind.CUT, 20), 0, 20, False),
-        (Step(Kind.BEGIN_ANEW, 5), 10, 20, True),
-        (Step(Kind.BEGIN_ANEW, 40), 0, 20, False),
+        (Step(Kind.TRUNCATE, 19), 0, 20, True),
+        (Step(Kind.TRUNCATE, 20), 0, 20, False),
+        (Step(Kind.RESTART, 5), 10, 20, True),
+        (Step(Kind.RESTART, 40), 0, 20, False),
         # Nothing that is here is committed, or nothing is here.
-        (Step(Kind.BEGIN_ANEW, 5), 20, 20, False),
-        (Step(Kind.BEGIN_ANEW, 5), 25, 25, False),
+        (Step(Kind.RESTART, 5), 20, 20, False),
+        (Step(Kind.RESTART, 5), 25, 25, False),
         (Step(Kind.PAUSE, 5), 0, 20, False),
-        (GO_ON, 0, 20, False),
+        (CONTINUE, 0, 20, False),
     ],
 )
 def test_which_steps_would_remove_committed_records(step: Step, start: int, mark: int, loses: bool) -> None:

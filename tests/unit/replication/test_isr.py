@@ -1,5 +1,11 @@
 from penstock.model.ids import NodeId
-from penstock.replication.isr import Leadership, Progress, advance_high_watermark, effective_min_isr, most_caught_up
+from penstock.replication.isr import (
+    FollowerProgress,
+    Leadership,
+    advance_high_watermark,
+    effective_min_isr,
+    most_caught_up,
+)
 
 ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
 LAG_S = 30.0
@@ -11,22 +17,26 @@ def leadership(isr: tuple[NodeId, ...] = (ONE, TWO, THREE), *, epoch_start: int 
     )
 
 
-def fetch(lead: Leadership, node_id: NodeId, offset: int, *, end: int, now: float, broker_epoch: int = 9) -> Progress:
+def fetch(
+    lead: Leadership, node_id: NodeId, offset: int, *, end: int, now: float, broker_epoch: int = 9
+) -> FollowerProgress:
     progress = lead.followers[node_id]
     progress.fetched(offset, 0, broker_epoch, leader_end=end, now=now)
     return progress
 
 
-def admit(lead: Leadership, progress: Progress, *, mark: int, now: float = 1.0, allowed: bool = True) -> object:
-    return lead.admit(progress, mark=mark, now=now, lag_s_max=LAG_S, allowed=allowed)
+def expand_isr(
+    lead: Leadership, progress: FollowerProgress, *, mark: int, now: float = 1.0, allowed: bool = True
+) -> object:
+    return lead.expand_isr(progress, mark=mark, now=now, lag_s_max=LAG_S, allowed=allowed)
 
 
 def bound(lead: Leadership, durable_offset: int) -> int:
     return advance_high_watermark(-1, durable_offset=durable_offset, counted=lead.counted)
 
 
-def at(offset: int) -> Progress:
-    progress = Progress(TWO)
+def at(offset: int) -> FollowerProgress:
+    progress = FollowerProgress(TWO)
     progress.offset = offset
     return progress
 
@@ -62,17 +72,17 @@ def test_a_member_that_has_not_fetched_yet_holds_the_mark() -> None:
 def test_a_follower_joins_at_the_mark_and_at_the_start_of_the_epoch() -> None:
     lead = leadership((ONE, TWO), epoch_start=6)
     progress = fetch(lead, THREE, 5, end=10, now=1.0)
-    assert admit(lead, progress, mark=5) is None
+    assert expand_isr(lead, progress, mark=5) is None
     progress = fetch(lead, THREE, 6, end=10, now=1.0)
-    assert admit(lead, progress, mark=7) is None
-    proposal = admit(lead, progress, mark=6)
+    assert expand_isr(lead, progress, mark=7) is None
+    proposal = expand_isr(lead, progress, mark=6)
     assert proposal == (5, 7, (ONE, TWO, THREE), (-1, -1, 9))
 
 
 def test_a_follower_that_may_not_be_a_member_never_joins() -> None:
     lead = leadership((ONE, TWO))
     progress = fetch(lead, THREE, 10, end=10, now=1.0)
-    assert admit(lead, progress, mark=5, allowed=False) is None
+    assert expand_isr(lead, progress, mark=5, allowed=False) is None
     assert not progress.joining
 
 
@@ -81,10 +91,10 @@ def test_whoever_is_proposed_counts_already_and_whoever_is_to_leave_still_does()
     fetch(lead, TWO, 10, end=10, now=1.0)
     progress = fetch(lead, THREE, 4, end=10, now=1.0)
     assert bound(lead, 10) == 10
-    assert admit(lead, progress, mark=4) is not None
+    assert expand_isr(lead, progress, mark=4) is not None
     assert bound(lead, 10) == 4
     assert lead.commit(partition_epoch=8, replicas=(ONE, TWO, THREE), isr=(ONE, TWO, THREE))
-    assert lead.expel(leader_end=10, now=40.0, lag_s_max=LAG_S) is not None
+    assert lead.shrink_isr(leader_end=10, now=40.0, lag_s_max=LAG_S) is not None
     assert bound(lead, 10) == 4
     assert lead.commit(partition_epoch=9, replicas=(ONE, TWO, THREE), isr=(ONE, TWO))
     assert bound(lead, 10) == 10
@@ -92,16 +102,16 @@ def test_whoever_is_proposed_counts_already_and_whoever_is_to_leave_still_does()
 
 def test_one_proposal_at_a_time() -> None:
     lead = leadership((ONE,))
-    assert admit(lead, fetch(lead, TWO, 5, end=5, now=1.0), mark=5) is not None
-    assert admit(lead, fetch(lead, THREE, 5, end=5, now=1.0), mark=5) is None
-    assert lead.expel(leader_end=9, now=100.0, lag_s_max=LAG_S) is None
+    assert expand_isr(lead, fetch(lead, TWO, 5, end=5, now=1.0), mark=5) is not None
+    assert expand_isr(lead, fetch(lead, THREE, 5, end=5, now=1.0), mark=5) is None
+    assert lead.shrink_isr(leader_end=9, now=100.0, lag_s_max=LAG_S) is None
 
 
 def test_a_proposal_that_is_taken_back_counts_no_more() -> None:
     lead = leadership((ONE, TWO))
     fetch(lead, TWO, 9, end=9, now=1.0)
     fetch(lead, THREE, 3, end=9, now=1.0)
-    proposal = lead.admit(lead.followers[THREE], mark=3, now=100.0, lag_s_max=LAG_S, allowed=True)
+    proposal = lead.expand_isr(lead.followers[THREE], mark=3, now=100.0, lag_s_max=LAG_S, allowed=True)
     assert proposal is not None
     assert bound(lead, 9) == 3
     lead.withdraw(proposal)
@@ -126,8 +136,8 @@ def test_who_has_all_that_was_there_at_its_last_fetch_was_caught_up_then() -> No
 def test_a_member_leaves_when_it_was_not_caught_up_for_too_long() -> None:
     lead = leadership()
     fetch(lead, TWO, 10, end=10, now=20.0)
-    assert lead.expel(leader_end=12, now=30.0, lag_s_max=LAG_S) is None
-    proposal = lead.expel(leader_end=12, now=31.0, lag_s_max=LAG_S)
+    assert lead.shrink_isr(leader_end=12, now=30.0, lag_s_max=LAG_S) is None
+    proposal = lead.shrink_isr(leader_end=12, now=31.0, lag_s_max=LAG_S)
     assert proposal is not None
     assert proposal.isr == (ONE, TWO)
 
@@ -136,9 +146,9 @@ def test_a_quiet_partition_keeps_its_members() -> None:
     lead = leadership()
     for node_id in (TWO, THREE):
         fetch(lead, node_id, 10, end=10, now=1.0)
-    assert lead.expel(leader_end=10, now=1000.0, lag_s_max=LAG_S) is None
-    lead.followers[TWO].still_there(leader_end=10, heard_at=1000.0)
-    proposal = lead.expel(leader_end=11, now=1001.0, lag_s_max=LAG_S)
+    assert lead.shrink_isr(leader_end=10, now=1000.0, lag_s_max=LAG_S) is None
+    lead.followers[TWO].session_fetched(leader_end=10, last_fetch_at=1000.0)
+    proposal = lead.shrink_isr(leader_end=11, now=1001.0, lag_s_max=LAG_S)
     assert proposal is not None
     assert proposal.isr == (ONE, TWO)
 
@@ -147,9 +157,9 @@ def test_the_mark_waits_for_who_is_close_behind_and_not_for_who_is_far() -> None
     lead = leadership((ONE, TWO))
     fetch(lead, TWO, 20, end=20, now=1.0)
     close = fetch(lead, THREE, 15, end=15, now=1.0)
-    admit(lead, close, mark=16)
+    expand_isr(lead, close, mark=16)
     assert bound(lead, 20) == 15
-    admit(lead, close, mark=16, now=40.0)
+    expand_isr(lead, close, mark=16, now=40.0)
     assert bound(lead, 20) == 20
 
 

@@ -53,7 +53,7 @@ def partition(*, end: int, durable: int) -> tuple[Partition, WrittenLog]:
 def test_who_waits_to_be_shown_all_is_told_when_the_sync_reaches_what_was_written() -> None:
     held, log = partition(end=3, durable=1)
     codes: list[int] = []
-    assert held.wait_shown(10.0, codes.append)
+    assert held.wait_committed(10.0, codes.append)
     log.offsets.extend(5)
     log.sync(2)
     assert codes == []
@@ -68,19 +68,19 @@ def test_there_is_nothing_to_wait_for_when_all_is_shown_or_nothing_more_will_be_
     log.directory.failure = OSError("gone")
     replicated, _ = partition(end=3, durable=1)
     replicated.isr = (ME, NodeId(2))
-    assert not any(held.wait_shown(10.0, codes.append) for held in (shown, offline, replicated))
+    assert not any(held.wait_committed(10.0, codes.append) for held in (shown, offline, replicated))
     assert codes == []
 
 
 def test_the_mark_waits_no_longer_for_a_replica_that_the_controller_refuses() -> None:
     held, log = partition(end=1, durable=1)
     other = NodeId(2)
-    lead = held.lead = Leadership(
+    leadership = held.leadership = Leadership(
         ME, epoch=0, epoch_start=0, partition_epoch=0, replicas=(ME, other), isr=(ME,), now=0.0
     )
-    follower = lead.followers[other]
+    follower = leadership.followers[other]
     follower.fetched(1, 0, 7, leader_end=1, now=0.0)
-    proposal = lead.admit(follower, mark=0, now=0.0, lag_s_max=30.0, allowed=True)
+    proposal = leadership.expand_isr(follower, mark=0, now=0.0, lag_s_max=30.0, allowed=True)
     assert proposal is not None
     log.offsets.extend(3)
     log.sync(3)
@@ -92,7 +92,7 @@ def test_the_mark_waits_no_longer_for_a_replica_that_the_controller_refuses() ->
 def test_a_follower_that_begins_in_the_middle_of_a_batch_takes_the_whole_of_it() -> None:
     log = open_log(SimDisk())
     held = Partition(TopicName("a"), UUID(int=1), 0, ME, log)
-    held.begin_anew(51)
+    held.restart_at(51)
     sealed = encode_batch([Record(timestamp=1, value=b"v")] * 4, base_offset=49, leader_epoch=0)
     held.append_fetched(memoryview(bytearray(sealed)), now_ms=1, leader_mark=0)
     assert (log.start_offset, log.end_offset) == (49, 53)

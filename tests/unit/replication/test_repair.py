@@ -23,8 +23,8 @@ def step(
 
 
 def test_a_damaged_replica_is_first_said_to_be_lost() -> None:
-    assert step(damaged=True) is Next.SAY_LOST
-    assert step(damaged=True, has_other_leader=False) is Next.SAY_LOST
+    assert step(damaged=True) is Next.REPORT_LOST
+    assert step(damaged=True, has_other_leader=False) is Next.REPORT_LOST
 
 
 def test_it_is_replaced_only_when_another_leads() -> None:
@@ -34,15 +34,15 @@ def test_it_is_replaced_only_when_another_leads() -> None:
 
 def test_a_refilled_replica_is_given_back_when_it_has_caught_up() -> None:
     assert step(directory=LOST_DIRECTORY) is Next.NOTHING
-    assert step(directory=LOST_DIRECTORY, caught_up=True) is Next.SAY_HERE
-    assert step(directory=OTHER, caught_up=True) is Next.SAY_HERE
+    assert step(directory=LOST_DIRECTORY, caught_up=True) is Next.REPORT_ASSIGNED
+    assert step(directory=OTHER, caught_up=True) is Next.REPORT_ASSIGNED
     assert step(directory=OTHER, caught_up=True, has_other_leader=False) is Next.NOTHING
 
 
 def test_a_replica_in_its_place_needs_nothing_and_one_without_a_place_is_given_it() -> None:
     assert step() is Next.NOTHING
-    assert step(directory=MIGRATING_DIRECTORY) is Next.SAY_HERE
-    assert step(directory=UNASSIGNED_DIRECTORY) is Next.SAY_HERE
+    assert step(directory=MIGRATING_DIRECTORY) is Next.REPORT_ASSIGNED
+    assert step(directory=UNASSIGNED_DIRECTORY) is Next.REPORT_ASSIGNED
 
 
 def test_which_directories_can_be_relied_on() -> None:
@@ -75,12 +75,12 @@ async def test_what_was_emptied_here_is_said_to_be_lost_until_it_is_filled_whate
         repaired=repaired.append,
     )
     partition: Any = SimpleNamespace(topic_id=UUID(int=5), index=0, log=SimpleNamespace(damage="rot", end_offset=0))
-    repairs.look(partition, _in_directory(LOST_DIRECTORY))
+    repairs.update(partition, _in_directory(LOST_DIRECTORY))
     assert replaced == [partition]
     partition.log.damage = None
-    repairs.look(partition, _in_directory(OWN))
+    repairs.update(partition, _in_directory(OWN))
     assert repaired == [] and list(repairs._wanted.values()) == [LOST_DIRECTORY]
-    repairs.look(partition, _in_directory(LOST_DIRECTORY))
+    repairs.update(partition, _in_directory(LOST_DIRECTORY))
     assert len(replaced) == 1 and not repairs._wanted
     repairs.close()
 

@@ -123,12 +123,12 @@ def test_only_produces_whose_deadline_is_over_time_out() -> None:
 
 
 def test_those_who_wait_look_again_when_the_partition_changes_hands() -> None:
-    waiters, fetch, fed = Waiters(), ParkedFetch(), MagicMock()
+    waiters, fetch, entry = Waiters(), ParkedFetch(), MagicMock()
     waiters.add_fetch(fetch)
-    waiters.add_feed(fed)
+    waiters.add_follower(entry)
     waiters.wrote(10)
     waiters.changed()
-    waiters.remove_feed(fed)
-    waiters.feeds_changed()
+    waiters.remove_follower(entry)
+    waiters.followers_changed()
     assert fetch.seen == ["changed"]
-    assert [each[0] for each in fed.method_calls] == ["wrote", "changed"]
+    assert [each[0] for each in entry.method_calls] == ["wrote", "changed"]

@@ -228,8 +228,8 @@ def test_deleted_records_go_from_followers_too() -> None:
         world.send(1)
         await world.settle(seconds=2)
         assert [node.partition.log.start_offset for node in world.nodes.values()] == [3, 3, 3]
-        assert leader.lead is not None
-        assert leader.lead.low_watermark(3, is_alive=lambda node_id: True) == 3
+        assert leader.leadership is not None
+        assert leader.leadership.low_watermark(3, is_alive=lambda node_id: True) == 3
 
     story(tell)
 

@@ -39,7 +39,7 @@ def handle(context: Context, frame: memoryview, header: Header) -> Parked:
     except Corruption:
         parked.ready(write_response(header.version, header.correlation_id, (), error_code=InvalidRequest.code))
         return parked
-    context.quorum.book.note_directory(source, make(0).disk)
+    context.quorum.voter_registry.note_directory(source, make(0).disk)
     context.quorum.messenger.hear_fetch(
         source, make, lambda response, records: parked.ready(_answer(context, header, response, records))
     )
@@ -80,6 +80,6 @@ def _answer(context: Context, header: Header, response: FetchResponse, records: 
     if response.snapshot is not None:
         answer.snapshot = (response.snapshot.end_offset, response.snapshot.epoch)
     endpoints: list[NodeEndpoint] = [
-        (node, host, port, None) for node, (host, port) in endpoints_of(context.quorum.book, response.leader)
+        (node, host, port, None) for node, (host, port) in endpoints_of(context.quorum.voter_registry, response.leader)
     ]
     return write_response(header.version, header.correlation_id, (answer,), endpoints=endpoints)

@@ -34,7 +34,7 @@ async def wait_until_visible(context: "Context", partitions: Iterable[tuple[str,
     deadline = context.clock.monotonic() + WAIT_S_MAX
     async for topic, index in pace.each(partitions):
         partition = context.replicas.find(TopicName(topic), index)
-        if partition is not None and partition.is_leader and partition.wait_shown(deadline, done):
+        if partition is not None and partition.is_leader and partition.wait_committed(deadline, done):
             outstanding += 1
     if outstanding:
         is_waiting = True

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wiring:
+class PeerAccess:
     """The ways to other nodes."""
 
     network: Network
@@ -44,10 +44,10 @@ class Wiring:
     """Where other brokers reach a broker."""
 
 
-class Company:
+class ClusterPeers:
     def __init__(
         self,
-        wiring: Wiring,
+        peer_access: PeerAccess,
         *,
         node_id: NodeId,
         store: LogStore,
@@ -56,23 +56,23 @@ class Company:
         replicas: Replicas,
     ) -> None:
         self.node_id = node_id
-        self.network = wiring.network
+        self.network = peer_access.network
         self.clock = clock
         self.settings = settings
-        self.broker_epoch = wiring.broker_epoch
-        self.address_of = wiring.address_of
+        self.broker_epoch = peer_access.broker_epoch
+        self.address_of = peer_access.address_of
         self.now = clock.monotonic
         self.follower_throttle = Throttle(FOLLOWER, clock.monotonic, settings())
         self._store = store
         self._replicas = replicas
         self._fetchers = Fetchers(self)
-        self._changes = IsrChanges(wiring.channel, clock, node_id=node_id, broker_epoch=wiring.broker_epoch)
+        self._changes = IsrChanges(peer_access.channel, clock, node_id=node_id, broker_epoch=peer_access.broker_epoch)
         self._repairs = Repairs(
-            wiring.channel,
+            peer_access.channel,
             clock,
             node_id=node_id,
             own_directory=store.directory_id,
-            broker_epoch=wiring.broker_epoch,
+            broker_epoch=peer_access.broker_epoch,
             replace=self._replace,
             repaired=self._repaired,
         )
@@ -84,13 +84,13 @@ class Company:
     # -- roles ---------------------------------------------------------------------------------
 
     def take_role(self, partition: Partition, state: PartitionImage) -> None:
-        self._repairs.look(partition, state)
-        if partition.log.damage is None and partition.lead is None and partition.leader != NO_NODE:
+        self._repairs.update(partition, state)
+        if partition.log.damage is None and partition.leadership is None and partition.leader != NO_NODE:
             self._fetchers.follow(partition)
         else:
             self._fetchers.leave(partition)
 
-    def part_with(self, partition: Partition) -> None:
+    def stop_replica(self, partition: Partition) -> None:
         self._fetchers.leave(partition)
         self._repairs.forget(partition)
 
@@ -136,13 +136,13 @@ class Company:
             log.error("%s-%d is damaged here: %s", partition.topic, partition.index, partition.log.damage)
             self.take_role(partition, state)
 
-    async def losses_told(self) -> None:
-        await self._repairs.losses_told()
+    async def wait_losses_reported(self) -> None:
+        await self._repairs.wait_losses_reported()
 
-    def look_at_damage(self, partitions: list[Partition]) -> None:
+    def report_damage(self, partitions: list[Partition]) -> None:
         """Report those with other replicas to be repaired from, once."""
         for partition in partitions:
-            if len(partition.replicas) > 1 and not self._repairs.knows(partition):
+            if len(partition.replicas) > 1 and not self._repairs.is_watched(partition):
                 self.damaged(partition)
 
     # -- repair --------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ class Company:
             return
         log.warning("%s is filled anew by its leader, node %d; the damaged log is kept in %s until then",
                     place, partition.leader, folder)  # fmt: skip
-        self._replicas.open_anew(partition)
+        self._replicas.reopen(partition)
 
     def _repaired(self, partition: Partition) -> None:
         place = TopicPartition(partition.topic, PartitionIndex(partition.index))

@@ -24,51 +24,51 @@ FORGOTTEN_AFTER_S: Final = 120.0
 """A session that nobody uses for so long belongs to a follower that has begun another."""
 
 
-class Fed:
+class SessionEntry:
     """One partition of a follower's session: what was asked, what was last told."""
 
-    __slots__ = ("asked", "feed", "partition", "sent_mark", "sent_start")
+    __slots__ = ("partition", "requested", "sent_mark", "sent_start", "session")
 
-    def __init__(self, feed: Feed, asked: FetchPartition) -> None:
-        self.feed = feed
-        self.asked = asked
+    def __init__(self, session: FollowerSession, requested: FetchPartition) -> None:
+        self.session = session
+        self.requested = requested
         self.partition: Partition | None = None
         self.sent_mark = -1
         self.sent_start = -1
 
-    def join(self, partition: Partition | None) -> None:
+    def attach(self, partition: Partition | None) -> None:
         """Hear of the news of this partition, and of no other."""
         if self.partition is not partition:
             if self.partition is not None:
-                self.partition.remove_feed(self)
+                self.partition.remove_follower(self)
             self.partition = partition
             if partition is not None:
-                partition.add_feed(self)
+                partition.add_follower(self)
 
     def wrote(self, size: int) -> None:
         """Bytes were appended to the leader's log."""
-        feed = self.feed
-        feed.ready[self] = None
-        if feed.waiting is not None:
-            feed.gained += size
-            if feed.gained >= feed.missing:
-                feed.wake()
+        session = self.session
+        session.ready[self] = None
+        if session.waiting is not None:
+            session.gained += size
+            if session.gained >= session.missing:
+                session.wake()
 
     def mark_moved(self) -> None:
-        feed = self.feed
-        feed.moved[self] = None
-        if feed.marks_are_urgent and feed.waiting is not None:
-            feed.urgent = True
-            feed.wake()
+        session = self.session
+        session.moved[self] = None
+        if session.marks_are_urgent and session.waiting is not None:
+            session.urgent = True
+            session.wake()
 
     def changed(self) -> None:
         """The partition changed hands, or its start has moved: the follower must hear of it at once."""
-        feed = self.feed
-        feed.ready[self] = None
-        feed.moved[self] = None
-        feed.urgent = True
-        if feed.waiting is not None:
-            feed.wake()
+        session = self.session
+        session.ready[self] = None
+        session.moved[self] = None
+        session.urgent = True
+        if session.waiting is not None:
+            session.wake()
 
 
 class WaitingFollower(Protocol):
@@ -81,7 +81,7 @@ class WaitingFollower(Protocol):
         ...
 
 
-class Feed:
+class FollowerSession:
     """One session of one follower."""
 
     __slots__ = (
@@ -93,8 +93,8 @@ class Feed:
         "client_id",
         "epoch",
         "gained",
-        "heard_at",
         "id",
+        "last_fetch_at",
         "marks_are_urgent",
         "missing",
         "moved",
@@ -123,11 +123,11 @@ class Feed:
         self.broker_epoch = broker_epoch
         self.by_id = by_id
         self.epoch = 1
-        self.heard_at = now
-        self.partitions: dict[tuple[bytes, int], Fed] = {}
+        self.last_fetch_at = now
+        self.partitions: dict[tuple[bytes, int], SessionEntry] = {}
         # Those that may have records or an error to tell, and those whose marks may have moved; dicts for their order.
-        self.ready: dict[Fed, None] = {}
-        self.moved: dict[Fed, None] = {}
+        self.ready: dict[SessionEntry, None] = {}
+        self.moved: dict[SessionEntry, None] = {}
         self.waiting: WaitingFollower | None = None
         self.missing = 0
         self.gained = 0
@@ -137,21 +137,21 @@ class Feed:
         self._deadline = 0.0
         self._timer: Timer | None = None
 
-    def take(self, asked: FetchPartition) -> Fed:
-        key = (asked.topic, asked.index)
-        fed = self.partitions.get(key)
-        if fed is None:
-            fed = self.partitions[key] = Fed(self, asked)
+    def update(self, requested: FetchPartition) -> SessionEntry:
+        key = (requested.topic, requested.index)
+        entry = self.partitions.get(key)
+        if entry is None:
+            entry = self.partitions[key] = SessionEntry(self, requested)
         else:
-            fed.asked = asked
-        return fed
+            entry.requested = requested
+        return entry
 
-    def forget(self, key: tuple[bytes, int]) -> None:
-        fed = self.partitions.pop(key, None)
-        if fed is not None:
-            fed.join(None)
-            self.ready.pop(fed, None)
-            self.moved.pop(fed, None)
+    def remove(self, key: tuple[bytes, int]) -> None:
+        entry = self.partitions.pop(key, None)
+        if entry is not None:
+            entry.attach(None)
+            self.ready.pop(entry, None)
+            self.moved.pop(entry, None)
 
     def park(self, waiting: WaitingFollower, missing: int) -> None:
         self.waiting = waiting
@@ -162,7 +162,7 @@ class Feed:
         """Answer what is parked by then. One timer serves many fetches: it looks again when the time has moved on."""
         self._deadline = deadline
         if self._timer is None:
-            self._timer = self._wakeups.clock.call_later(deadline - self.heard_at, self._expire)
+            self._timer = self._wakeups.clock.call_later(deadline - self.last_fetch_at, self._expire)
 
     def _expire(self) -> None:
         self._timer = None
@@ -178,8 +178,8 @@ class Feed:
         self._wakeups.add(self)
 
     def close(self) -> None:
-        for fed in self.partitions.values():
-            fed.join(None)
+        for entry in self.partitions.values():
+            entry.attach(None)
         self.partitions.clear()
         self.ready.clear()
         self.moved.clear()
@@ -192,27 +192,27 @@ class Feed:
 class Wakeups:
     """Followers to be answered: at the end of the request that has news for them, else when the loop comes round."""
 
-    __slots__ = ("_feeds", "_timer", "clock", "held")
+    __slots__ = ("_sessions", "_timer", "clock", "deferred")
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self._feeds: list[Feed] = []
+        self._sessions: list[FollowerSession] = []
         self._timer: Timer | None = None
-        self.held = False
+        self.deferred = False
         """Whoever holds calls `run` before it returns."""
 
-    def add(self, feed: Feed) -> None:
-        if feed not in self._feeds:
-            self._feeds.append(feed)
-            if not self.held and self._timer is None:
+    def add(self, session: FollowerSession) -> None:
+        if session not in self._sessions:
+            self._sessions.append(session)
+            if not self.deferred and self._timer is None:
                 self._timer = self.clock.call_later(0, self._fire)
 
     def run(self) -> None:
-        while self._feeds:
-            feeds, self._feeds = self._feeds, []
-            for feed in feeds:
-                if feed.waiting is not None:
-                    feed.waiting.look_again()
+        while self._sessions:
+            sessions, self._sessions = self._sessions, []
+            for session in sessions:
+                if session.waiting is not None:
+                    session.waiting.look_again()
 
     def _fire(self) -> None:
         self._timer = None
@@ -222,54 +222,54 @@ class Wakeups:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._feeds.clear()
+        self._sessions.clear()
 
 
-class Feeds:
+class FollowerSessions:
     """The sessions of every follower of this node."""
 
     def __init__(self, wakeups: Wakeups) -> None:
         self._wakeups = wakeups
         # A follower begins a new session on each connection, so no number has to survive a restart.
         self._last_id = 0
-        self._feeds: dict[tuple[int, int], Feed] = {}
+        self._sessions: dict[tuple[int, int], FollowerSession] = {}
 
-    def __iter__(self) -> Iterator[Feed]:
-        return iter(list(self._feeds.values()))
+    def __iter__(self) -> Iterator[FollowerSession]:
+        return iter(list(self._sessions.values()))
 
     def __len__(self) -> int:
-        return len(self._feeds)
+        return len(self._sessions)
 
-    def find(self, request: FetchRequest, client_id: str, *, by_id: bool, now: float) -> Feed:
+    def find(self, request: FetchRequest, client_id: str, *, by_id: bool, now: float) -> FollowerSession:
         """The session of the request, brought up to date but for the partitions that it names."""
         node_id = request.replica_id
         if request.session_epoch in (FIRST_EPOCH, FINAL_EPOCH):
             return self._begin(request, client_id, by_id=by_id, now=now)
-        feed = self._feeds.get((node_id, request.session_id))
-        if feed is None or feed.broker_epoch != request.replica_epoch:
+        session = self._sessions.get((node_id, request.session_id))
+        if session is None or session.broker_epoch != request.replica_epoch:
             # Another registration of the follower: whatever it said before was said by another broker.
             raise FetchSessionIdNotFound
-        if feed.epoch != request.session_epoch:
+        if session.epoch != request.session_epoch:
             raise InvalidFetchSessionEpoch
-        if feed.by_id != by_id:
+        if session.by_id != by_id:
             raise FetchSessionTopicIdError
-        feed.epoch = feed.epoch + 1 if feed.epoch < EPOCH_MAX else 1
-        feed.heard_at = now
+        session.epoch = session.epoch + 1 if session.epoch < EPOCH_MAX else 1
+        session.last_fetch_at = now
         for key in request.forgotten:
-            feed.forget(key)
-        return feed
+            session.remove(key)
+        return session
 
-    def _begin(self, request: FetchRequest, client_id: str, *, by_id: bool, now: float) -> Feed:
+    def _begin(self, request: FetchRequest, client_id: str, *, by_id: bool, now: float) -> FollowerSession:
         node_id = request.replica_id
-        for feed in list(self._feeds.values()):
+        for session in list(self._sessions.values()):
             # A fetcher has one session; whatever it had on another connection is over.
-            outdated = feed.broker_epoch < request.replica_epoch or feed.client_id == client_id
-            if (feed.node_id == node_id and outdated) or now - feed.heard_at > FORGOTTEN_AFTER_S:
-                self.drop(feed)
+            outdated = session.broker_epoch < request.replica_epoch or session.client_id == client_id
+            if (session.node_id == node_id and outdated) or now - session.last_fetch_at > FORGOTTEN_AFTER_S:
+                self.drop(session)
         session_id = NO_SESSION
         if request.session_epoch == FIRST_EPOCH and request.partitions:
             session_id = self._last_id = self._last_id + 1 if self._last_id < EPOCH_MAX else 1
-        feed = Feed(
+        session = FollowerSession(
             session_id,
             self._wakeups,
             node_id=NodeId(node_id),
@@ -279,9 +279,9 @@ class Feeds:
             now=now,
         )
         if session_id != NO_SESSION:
-            self._feeds[node_id, session_id] = feed
-        return feed
+            self._sessions[node_id, session_id] = session
+        return session
 
-    def drop(self, feed: Feed) -> None:
-        self._feeds.pop((feed.node_id, feed.id), None)
-        feed.close()
+    def drop(self, session: FollowerSession) -> None:
+        self._sessions.pop((session.node_id, session.id), None)
+        session.close()

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from penstock.replication.partition import Partition
 
 
-class Cluster(Protocol):
+class IsrContext(Protocol):
     """What a partition with followers needs of the rest of the node."""
 
     @property
