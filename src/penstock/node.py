@@ -150,7 +150,7 @@ class Node:
             clock=self._clock,
             entropy=self._entropy,
             journal_size=self.settings["log.journal.bytes"],
-            journal_crowd=self.settings["log.journal.min.logs"],
+            journal_group_least=self.settings["log.journal.min.logs"],
             reserve_size=self.settings["log.reserve.bytes"],
         )
         try:

@@ -23,7 +23,7 @@ from penstock.replication.partition import Partition
 from penstock.storage import checked_ranges, damage, epoch_recovery, recovery, snapshots
 from penstock.storage.directory import LogDirectory
 from penstock.storage.flush import Flusher
-from penstock.storage.held import HeldPartitions, Holding
+from penstock.storage.held_partitions import HeldPartitions, Holding
 from penstock.storage.journal import FILE_NAMES, Journal
 from penstock.storage.kept_tails import empty_and_remove
 from penstock.storage.log import Log
@@ -31,7 +31,7 @@ from penstock.storage.log_reader import LogReader
 from penstock.storage.producer_state import ProducerState
 from penstock.storage.quarantine import Quarantine
 from penstock.storage.saved_offsets import SavedOffsets
-from penstock.storage.scan import walk
+from penstock.storage.scan import scan_batches
 from penstock.storage.store import LogStore
 from penstock.transactions import ending, partitions
 from penstock.transactions import init_producer_id as taking_over
@@ -117,18 +117,18 @@ def new_folders_not_synced() -> list[Patch]:
 def journal_not_redone() -> list[Patch]:
     """Ignore the journal at startup."""
 
-    def redo(self: Journal) -> list[str]:
+    def replay(self: Journal) -> list[str]:
         for name in FILE_NAMES:
             empty_and_remove(self._disk, f"{self._folder}/{name}")
         return []
 
-    return [patch.object(Journal, "redo", redo)]
+    return [patch.object(Journal, "replay", replay)]
 
 
 @bug
 def cuts_not_struck_out() -> list[Patch]:
     """Do not remove truncated, renamed or deleted files from the journal."""
-    return [patch.object(Journal, "_strike", lambda self, places, settle: None)]
+    return [patch.object(Journal, "_invalidate", lambda self, paths, finish_file: None)]
 
 
 @bug
@@ -149,7 +149,7 @@ def rot_is_cut() -> list[Patch]:
 
     def truncate(disk: Any, state: Any, index: int, stopped: Any, *, known_end: int) -> None:
         stopped.segment.truncate(stopped.bad.position, stopped.offset)
-        damage._set_aside_later(disk, state, index + 1)
+        damage._set_aside_following(disk, state, index + 1)
 
     return [
         patch.object(damage, "on_bad_batch", truncate),
@@ -163,13 +163,13 @@ def checksums_not_checked() -> list[Patch]:
 
     def trusting(*arguments: Any, **named: Any) -> Any:
         named["check_crc"] = False
-        return walk(*arguments, **named)
+        return scan_batches(*arguments, **named)
 
     def servable(segment: Any, offset: int, position: int, size: int, *, below: int) -> int:
         return size
 
     return [
-        patch("penstock.storage.segment.walk", trusting),
+        patch("penstock.storage.segment.scan_batches", trusting),
         patch.object(checked_ranges, "servable", servable),
     ]
 

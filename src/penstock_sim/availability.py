@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from penstock.metadata.image import Image, PartitionImage
-from penstock.storage.reserve import is_no_room
+from penstock.storage.reserve import is_disk_full
 from penstock_sim.host import Host
 from penstock_sim.network import Weather
 
@@ -76,7 +76,7 @@ class Availability:
 
     def _check_end(self, host: Host) -> None:
         context = None if host.node is None else host.node._context
-        if context is not None and is_no_room(context.quorum._failure) and context.store.reserved_bytes:
+        if context is not None and is_disk_full(context.quorum._failure) and context.store.reserved_bytes:
             self._complain(f"{host.name} ended on a full disk with {context.store.reserved_bytes} bytes in reserve")
 
     def _check_isrs(self, host: Host, image: Image, now: float) -> None:

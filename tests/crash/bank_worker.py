@@ -87,7 +87,7 @@ class Worker:
     def _moved(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Drop the records read from these partitions. Those of others are not read again, so they stay."""
         self._member_id = consumer.memberid()
-        moved = {place.partition for place in partitions}
+        moved = {topic_partition.partition for topic_partition in partitions}
         self._batch = [message for message in self._batch if message.partition() not in moved]
         self._next = {index: offset for index, offset in self._next.items() if index not in moved}
 
@@ -137,10 +137,10 @@ class Worker:
 
     def _rewind(self) -> None:
         """Seek to the committed offsets of the group, because the records read were not processed."""
-        for place in self._consumer.committed(self._consumer.assignment(), CALL_S):
-            place.offset = max(place.offset, 0)
-            self._next.pop(place.partition, None)
-            self._consumer.seek(place)
+        for topic_partition in self._consumer.committed(self._consumer.assignment(), CALL_S):
+            topic_partition.offset = max(topic_partition.offset, 0)
+            self._next.pop(topic_partition.partition, None)
+            self._consumer.seek(topic_partition)
 
     def _note(self, outcome: str, name: str) -> None:
         with (self._folder / outcome).open("a") as file:

@@ -81,12 +81,12 @@ class Topic:
 class Life:
     """One life, completely determined by its seed."""
 
-    def __init__(self, seed: int, *, journal_size: int, crowd: int) -> None:
+    def __init__(self, seed: int, *, journal_size: int, group_least: int) -> None:
         self.random = Random(f"{seed}:life")
         self.disk = SimDisk(seed, syncs_at_once=False)
         self.clock = HandClock(NOW_MS)
         self.entropy = SeededEntropy(self.random)
-        self.journal_size, self.crowd = journal_size, crowd
+        self.journal_size, self.group_least = journal_size, group_least
         self.topics: dict[str, Topic] = {}
         self.store: LogStore | None = None
         self.cleaner: Cleaner | None = None
@@ -130,7 +130,7 @@ class Life:
             clock=self.clock,
             entropy=self.entropy,
             journal_size=self.journal_size,
-            journal_crowd=self.crowd,
+            journal_group_least=self.group_least,
         )
         self.cleaner = cleaner_for(self.store, self.disk, self.clock)
         self.epoch += 1
@@ -205,10 +205,10 @@ class Life:
             return
         self._note(f"delete {name}")
         del self.topics[name]
-        places = [_place(name, index) for index in range(len(topic.partitions))]
-        self.store.about_to_delete(places, topic.id)
-        for place in places:
-            self.store.delete(place, topic.id)
+        topic_partitions = [_topic_partition(name, index) for index in range(len(topic.partitions))]
+        self.store.prepare_delete(topic_partitions, topic.id)
+        for topic_partition in topic_partitions:
+            self.store.delete(topic_partition, topic.id)
 
     def _new_topic(self, name: str) -> Topic:
         changes: dict[str, Any] = {"flush_mode": self.random.choice(("fsync", "fsync", "fsync", "os"))}
@@ -336,7 +336,9 @@ class Life:
         assert self.store is not None
         self._note("checkpoint")
         self.store.checkpoint_recovery_points()
-        self.store.checkpoint_high_watermarks({place: log.durable_offset for place, log in self.store.logs.items()})
+        self.store.checkpoint_high_watermarks(
+            {topic_partition: log.durable_offset for topic_partition, log in self.store.logs.items()}
+        )
         self.store.log_starts.moved()
 
     def _compact(self) -> None:
@@ -344,12 +346,12 @@ class Life:
         if "table" in self.topics:
             self._note("compact")
             assert self.cleaner is not None
-            self.cleaner.look()
+            self.cleaner.find_work()
 
     def _sweep(self) -> None:
         assert self.store is not None
         self.clock.now_ms += self.random.choice((1, 1001))
-        self.store.remove_doomed_folders(self.clock.now_ms)
+        self.store.remove_deleted_folders(self.clock.now_ms)
         for log in self.store:
             log.deletes.remove_due(self.clock.now_ms)
 
@@ -357,20 +359,20 @@ class Life:
 
     def _open(self, name: str, topic: Topic, index: int) -> Log:
         assert self.store is not None
-        return self.store.open(_place(name, index), topic.id, topic.settings)
+        return self.store.open(_topic_partition(name, index), topic.id, topic.settings)
 
     def _log(self, topic: Topic, index: int) -> Log:
         assert self.store is not None
         (name,) = (name for name, each in self.topics.items() if each is topic)
-        return self.store.logs[_place(name, index)]
+        return self.store.logs[_topic_partition(name, index)]
 
     def _open_partitions(self) -> list[tuple[Partition, Log]]:
         assert self.store is not None
         return [
-            (topic.partitions[index], self.store.logs[_place(name, index)])
+            (topic.partitions[index], self.store.logs[_topic_partition(name, index)])
             for name, topic in self.topics.items()
             for index in range(len(topic.partitions))
-            if _place(name, index) in self.store.logs
+            if _topic_partition(name, index) in self.store.logs
         ]
 
     def _check(self, name: str, log: Log, known: Partition, settings: TopicSettings) -> None:
@@ -403,7 +405,7 @@ class Life:
         known.start_least = known.start_most = log.start_offset
 
 
-def _place(name: str, index: int) -> TopicPartition:
+def _topic_partition(name: str, index: int) -> TopicPartition:
     return TopicPartition(TopicName(name), PartitionIndex(index))
 
 
@@ -457,7 +459,7 @@ class FailingLife:
 
 def live(seed: int) -> FailingLife | None:
     """Run one life; in half of them the journal is so small that its files alternate every few batches."""
-    life = Life(seed, journal_size=4000 if seed % 2 else 0, crowd=0)
+    life = Life(seed, journal_size=4000 if seed % 2 else 0, group_least=0)
     try:
         life.run()
     except UnexpectedState as odd:

@@ -194,7 +194,7 @@ def is_at_rest(bootstrap: str) -> bool:
     ends = []
     for isolation in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED):
         answers = admin.list_offsets(asked, isolation_level=isolation)
-        ends.append([answers[place].result(60).offset for place in asked])
+        ends.append([answers[position].result(60).offset for position in asked])
     return ends[0] == ends[1]
 
 
@@ -212,7 +212,7 @@ def check(seen: dict[Place, dict[str, Any]], transfers: list[dict[str, int]]) ->
         expected.append((transfer["id"], transfer["to"], transfer["amount"]))
     assert booked == sorted(expected), "some transfers are not booked exactly once"
     for index in range(PARTITIONS):
-        done = [seen[place]["transfer"] for place in sorted(seen) if place[:2] == (JOURNAL, index)]
+        done = [seen[position]["transfer"] for position in sorted(seen) if position[:2] == (JOURNAL, index)]
         assert done == list(range(index, len(transfers), PARTITIONS)), "inputs are missing, duplicated or out of order"
 
 

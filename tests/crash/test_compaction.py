@@ -210,6 +210,6 @@ def test_a_full_disk_postpones_a_compaction_until_there_is_space() -> None:
     assert not cleaner.uncleanable
     assert world.table() == table
     disk.capacity = None
-    cleaner.look()
+    cleaner.find_work()
     assert world.log.compaction.clean_offset > 0
     assert world.table() == table

@@ -9,7 +9,7 @@ import pytest
 from penstock.model.errors import StorageError
 from penstock_sim.disk import Crashed, SimDisk
 from tests.crash.workload import (
-    PLACES,
+    PARTITIONS,
     TOPIC_ID,
     Life,
     check_derived,
@@ -28,11 +28,11 @@ def count_calls(flush_mode: str = "fsync", *, syncs_at_once: bool = True) -> int
 
 def reopen_and_check(life: Life, *, durable: bool = True) -> None:
     store = load(life.disk)
-    for place in PLACES:
-        log = store.open(place, TOPIC_ID, settings(flush_mode=life.flush_mode))
-        check_partition(log, life.partitions[place], durable=durable)
+    for topic_partition in PARTITIONS:
+        log = store.open(topic_partition, TOPIC_ID, settings(flush_mode=life.flush_mode))
+        check_partition(log, life.partitions[topic_partition], durable=durable)
         check_derived(log)
-        check_goes_on(log, life.partitions[place])
+        check_goes_on(log, life.partitions[topic_partition])
     store.close()
 
 
@@ -98,10 +98,10 @@ def test_a_second_crash_during_recovery_changes_nothing() -> None:
 
 def reopen_and_check_again(life: Life) -> None:
     store = load(life.disk)
-    for place in PLACES:
-        log = store.open(place, TOPIC_ID, settings(flush_mode=life.flush_mode))
+    for topic_partition in PARTITIONS:
+        log = store.open(topic_partition, TOPIC_ID, settings(flush_mode=life.flush_mode))
         assert log.damage is None, log.damage
-        known = life.partitions[place]
+        known = life.partitions[topic_partition]
         for offset, sealed in known.acknowledged.items():
             if offset >= log.start_offset:
                 piece = log.read(offset, max_bytes=1, end=log.end_offset)

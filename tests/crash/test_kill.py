@@ -87,7 +87,7 @@ def read_back(bootstrap: str) -> dict[tuple[int, int], bytes]:
 
 def positions(consumer: Consumer) -> dict[int, int]:
     wanted = [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
-    return {place.partition: max(place.offset, 0) for place in consumer.position(wanted)}
+    return {position.partition: max(position.offset, 0) for position in consumer.position(wanted)}
 
 
 @pytest.mark.timeout(600 + 5 * ROUNDS)
@@ -107,7 +107,7 @@ def test_acknowledged_records_survive_kills_without_duplicates(tmp_path: Path, c
         assert load.refused == []
         assert len(load.acknowledged) == load.sent
         seen = read_back(broker.bootstrap)
-        assert {place: seen.get(place) for place in load.acknowledged} == load.acknowledged
+        assert {position: seen.get(position) for position in load.acknowledged} == load.acknowledged
         twice = [value for value, count in Counter(seen.values()).items() if count > 1]
         assert twice == [], f"{len(twice)} values are duplicated"
         for index in range(PARTITIONS):

@@ -22,7 +22,7 @@ from penstock_sim.disk import SimDisk
 
 FOLDER = "/data"
 NOW_MS = 1_700_000_000_000
-PLACES = tuple(TopicPartition(TopicName("orders"), PartitionIndex(index)) for index in range(2))
+PARTITIONS = tuple(TopicPartition(TopicName("orders"), PartitionIndex(index)) for index in range(2))
 TOPIC_ID = UUID(int=0xFEED)
 # So small that its files alternate every few batches.
 JOURNAL_SIZE = 4000
@@ -97,7 +97,7 @@ def load(disk: SimDisk, *, journal_size: int = 0) -> LogStore:
         clock=FixedClock(),
         entropy=CountingEntropy(),
         journal_size=journal_size,
-        journal_crowd=0,
+        journal_group_least=0,
     )
 
 
@@ -116,21 +116,24 @@ class Life:
         self.journal_size = journal_size
         self.random = Random(seed)
         self.flush_mode = flush_mode
-        self.partitions = {place: Partition() for place in PLACES}
+        self.partitions = {topic_partition: Partition() for topic_partition in PARTITIONS}
         self.epoch = 1
 
     def run(self) -> None:
         for _ in range(2):
             store = load(self.disk, journal_size=self.journal_size)
-            logs = {place: store.open(place, TOPIC_ID, settings(flush_mode=self.flush_mode)) for place in PLACES}
+            logs = {
+                topic_partition: store.open(topic_partition, TOPIC_ID, settings(flush_mode=self.flush_mode))
+                for topic_partition in PARTITIONS
+            }
             for step in range(26):
                 self._step(store, logs, step)
             self.epoch += 1
             store.close()
 
     def _step(self, store: LogStore, logs: dict[TopicPartition, Log], step: int) -> None:
-        place = PLACES[step % 3 == 2]
-        log, known = logs[place], self.partitions[place]
+        topic_partition = PARTITIONS[step % 3 == 2]
+        log, known = logs[topic_partition], self.partitions[topic_partition]
         if step % 5 == 3:
             self._append(log, known, kind="transactional")
         self._append(log, known, kind="idempotent" if step % 4 else "plain")

@@ -10,7 +10,7 @@ from penstock.ports.disk import Disk
 from penstock.storage.compaction.cleaner import Cleaner, Worker
 from penstock.storage.compaction.inline import run_step
 from penstock.storage.compaction.rewrite import compact
-from penstock.storage.compaction.task import News, Task, decode_news, encode_news
+from penstock.storage.compaction.task import Task, WorkerMessage, decode_message, encode_message
 from penstock.storage.store import LogStore
 
 
@@ -40,24 +40,24 @@ class AtOnce:
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
-        self.news: list[News] = []
+        self.message: list[WorkerMessage] = []
         self.before_telling: Callable[[], None] = lambda: None
 
-    def start(self, task: Task, tell: Callable[[News], None]) -> None:
-        self._tell = tell
+    def start(self, task: Task, on_message: Callable[[WorkerMessage], None]) -> None:
+        self._on_message = on_message
         self._steps = compact(self._disk, Task.decode(task.encode()))
-        self.go_on()
+        self.resume()
 
-    def go_on(self) -> None:
-        news = run_step(self._steps)
-        while isinstance(news, int):
-            news = run_step(self._steps)
-        assert decode_news(encode_news(news)) == news
-        self.news.append(news)
+    def resume(self) -> None:
+        message = run_step(self._steps)
+        while isinstance(message, int):
+            message = run_step(self._steps)
+        assert decode_message(encode_message(message)) == message
+        self.message.append(message)
         self.before_telling()
-        self._tell(news)
+        self._on_message(message)
 
-    def give_up(self) -> None:
+    def cancel(self) -> None:
         self._steps.close()
 
     def stop(self) -> None:
@@ -97,5 +97,5 @@ def compact_all(
     """Run all passes that are due."""
     cleaner = cleaner_for(store, disk, clock, **settings)
     for _ in range(passes):
-        cleaner.look()
+        cleaner.find_work()
     return cleaner

@@ -15,7 +15,7 @@ from penstock.ports.disk import Disk, File
 from penstock.storage.checkpoint import LOG_STARTS, read_offsets
 from penstock.storage.offset_index import OffsetIndex
 from penstock.storage.partition_folder import parse_folder
-from penstock.storage.scan import BadBatch, find_valid_batch, walk
+from penstock.storage.scan import BadBatch, find_valid_batch, scan_batches
 from penstock.storage.segment_list import SegmentList
 from penstock.storage.time_index import TimeIndex
 from penstock.wire.batch import BatchHeader
@@ -224,7 +224,7 @@ def _verify_log(
         size = file.size()
         try:
             base = segment.base_offset
-            for position, fields in walk(file, 0, size, offset=base, base_offset=base, check_crc=True):
+            for position, fields in scan_batches(file, 0, size, offset=base, base_offset=base, check_crc=True):
                 batches[position] = BatchHeader(fields)
         except BadBatch as bad:
             yield _classify(file, path, bad, segment, size=size, closed=next_base is not None)
@@ -301,7 +301,7 @@ def _headers(disk: Disk, segment: SegmentFiles) -> tuple[list[tuple[int, BatchHe
     found: list[tuple[int, BatchHeader]] = []
     try:
         base = segment.base_offset
-        for position, fields in walk(file, 0, file.size(), offset=base, base_offset=base, check_crc=False):
+        for position, fields in scan_batches(file, 0, file.size(), offset=base, base_offset=base, check_crc=False):
             found.append((position, BatchHeader(fields)))
     except BadBatch as bad:
         return found, f"bad {bad}"

@@ -227,7 +227,7 @@ class ParkedFetch(Parked):
     def _requested(self) -> Iterable[FetchPartition]:
         if self._session is None:
             return self._request.partitions
-        return [cached.asked for cached in self._session.partitions.values()]
+        return [cached.requested for cached in self._session.partitions.values()]
 
     def _answer(self, answers: list[PartitionAnswer]) -> Parts:
         session = self._session

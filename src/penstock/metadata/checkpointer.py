@@ -101,9 +101,9 @@ class Checkpointer:
         snapshot = self._current
         try:
             # Records after the checkpoint go to a new segment, so that the current one can be deleted later.
-            covering = self._log.directory.covering
-            covering(self._log.roll)
-            self._writer = covering(lambda: SnapshotWriter(self._disk, self._log.folder, snapshot))
+            with_reserve = self._log.directory.with_reserve
+            with_reserve(self._log.roll)
+            self._writer = with_reserve(lambda: SnapshotWriter(self._disk, self._log.folder, snapshot))
         except (OSError, StorageError) as error:
             self._give_up(error)
             return
@@ -114,7 +114,7 @@ class Checkpointer:
         if writer is None:
             return
         try:
-            more = self._log.directory.covering(writer.write_slice)
+            more = self._log.directory.with_reserve(writer.write_slice)
         except OSError as error:
             self._give_up(error)
             return

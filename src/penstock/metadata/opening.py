@@ -110,9 +110,9 @@ def _open_log(disk: Disk, clock: Clock, folder: str, settings: BrokerSettings, d
 def _save_start(log: Log, done: Callable[[OSError | None], None]) -> None:
     """Write the start of the log to the segment list, as no other file contains it."""
     first = log.segments.bases[log.segments.slot_of(log.start_offset)]
-    disk, is_listed = log.directory.disk, log.listed.exists
+    disk, is_listed = log.directory.disk, log.segment_list.exists
     try:
-        changed = log.listed.begins(first)
+        changed = log.segment_list.add_start(first)
         if not is_listed:
             disk.sync_folder(log.folder)
         disk.sync_later(changed, done)

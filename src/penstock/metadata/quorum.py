@@ -82,7 +82,7 @@ class Quorum:
         self._clock = clock
         self._disk = opened.log.directory.disk
         # A full disk must not stop a voter, so the metadata has reserved space.
-        self._covering = opened.log.directory.covering
+        self._with_reserve = opened.log.directory.with_reserve
         self._core = opened.core
         self._settings = settings
         self._initial_features = initial_features
@@ -321,7 +321,7 @@ class Quorum:
 
     def _persist(self, election: ElectionState) -> None:
         directories = self.voter_registry.directories
-        self._covering(lambda: quorum_state.write(self._disk, self.log.folder, election, directories=directories))
+        self._with_reserve(lambda: quorum_state.write(self._disk, self.log.folder, election, directories=directories))
 
     def _append_batches(self, batches: tuple[Batch, ...]) -> None:
         own = [batch for batch in batches if not isinstance(batch.payload, bytes)]
@@ -337,7 +337,7 @@ class Quorum:
             self._append(records, is_control=True, timestamp=timestamp)
         if not own:
             joined = memoryview(bytearray().join(batch.payload for batch in batches))
-            self._covering(lambda: self.log.append_replicated(joined, now_ms=self._clock.wall_ms()))
+            self._with_reserve(lambda: self.log.append_replicated(joined, now_ms=self._clock.wall_ms()))
             for batch in batches:
                 if batch.voters is not None:
                     voters = control.voters_in(decode_batch(batch.payload))
@@ -347,7 +347,9 @@ class Quorum:
     def _append(self, records: list[Record], *, is_control: bool, timestamp: int) -> int:
         epoch = self._core.epoch
         batch = bytearray(encode_batch(records, leader_epoch=epoch, is_control=is_control))
-        self._covering(lambda: self.log.append(memoryview(batch), leader_epoch=epoch, now_ms=timestamp, trusted=True))
+        self._with_reserve(
+            lambda: self.log.append(memoryview(batch), leader_epoch=epoch, now_ms=timestamp, trusted=True)
+        )
         return len(batch)
 
     def _became_durable(self) -> None:
@@ -442,7 +444,7 @@ class Quorum:
 
     def _replace_log(self, end: EpochEnd, snapshot: Snapshot, content: bytes) -> None:
         try:
-            self._covering(lambda: self._disk.replace_file(f"{self.log.folder}/{name_of(end)}", content))
+            self._with_reserve(lambda: self._disk.replace_file(f"{self.log.folder}/{name_of(end)}", content))
             self.log.truncate_fully_and_start_at(end.end_offset)
         except (OSError, Refusal) as problem:
             self.fail(problem)

@@ -1,1 +1,1 @@
-"""Partitions as this node holds them: their role, their marks, and the requests that wait on them."""
+"""The partitions on a node: their roles, their high watermarks, and the requests that wait on them."""

@@ -1,7 +1,7 @@
-"""Carries proposals for in-sync sets to the active controller: AlterPartition, one request under way.
+"""ISR proposals to the active controller: AlterPartition, with one request in flight.
 
-Whatever is proposed meanwhile goes with the next one. What each answer means stands in
-docs/internals/replication.md. Calls go to the controller through client/interfaces.py.
+Proposals that are made meanwhile go into the next request. docs/internals/replication.md lists the meaning of each
+response. Calls the controller through client/interfaces.py.
 """
 
 import asyncio
@@ -24,14 +24,16 @@ log = logging.getLogger(__name__)
 
 TIMEOUT_S: Final = 5.0
 RETRY_S: Final = 0.05
-# INVALID_REQUEST, OPERATION_NOT_ATTEMPTED, INELIGIBLE_REPLICA: nothing was changed, and asking again would not help.
-_TAKEN_BACK: Final = frozenset({42, 55, 107})
+# INVALID_REQUEST, OPERATION_NOT_ATTEMPTED, INELIGIBLE_REPLICA: nothing was changed, and a retry would not help.
+_WITHDRAWN: Final = frozenset({42, 55, 107})
 # UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, UNKNOWN_TOPIC_ID, NEW_LEADER_ELECTED:
-# an earlier try may have been committed, so both sets count until a later image comes.
+# an earlier attempt may have been committed, so both ISRs count until a later image arrives.
 _WAITS_FOR_THE_IMAGE: Final = frozenset({3, 74, 95, 100, 108})
 
 
 class IsrChanges:
+    """The proposals of one broker, sent by one task."""
+
     def __init__(
         self, channel: ControllerChannel, clock: Clock, *, node_id: NodeId, broker_epoch: Callable[[], int]
     ) -> None:
@@ -42,7 +44,7 @@ class IsrChanges:
         self._waiting: dict[Partition, Proposal] = {}
         self._task: asyncio.Task[None] | None = None
         self._closed = False
-        # How many proposals were refused since the start; a controller that cannot be reached refuses nothing.
+        # How many proposals the controller rejected; failures to reach it do not count.
         self.refused = 0
 
     def propose(self, partition: Partition, proposal: Proposal) -> None:
@@ -58,38 +60,38 @@ class IsrChanges:
     async def _run(self) -> None:
         try:
             while self._waiting:
-                asked, self._waiting = self._waiting, {}
-                asked = {each: proposal for each, proposal in asked.items() if _is_current(each, proposal)}
-                if asked and not await self._ask(asked):
-                    for partition, proposal in asked.items():
+                requested, self._waiting = self._waiting, {}
+                requested = {each: proposal for each, proposal in requested.items() if _is_current(each, proposal)}
+                if requested and not await self._send(requested):
+                    for partition, proposal in requested.items():
                         self._waiting.setdefault(partition, proposal)
                     await pause(self._clock, RETRY_S)
         except Exception:
-            log.exception("proposals for in-sync sets are not carried on with")
+            log.exception("the task that sends ISR proposals failed")
         finally:
             self._task = None
 
-    async def _ask(self, asked: dict[Partition, Proposal]) -> bool:
-        """Whether there was an answer. Parts that must be asked for again are waiting again by then."""
+    async def _send(self, requested: dict[Partition, Proposal]) -> bool:
+        """Send proposals and return whether there was a response; those that need a retry are queued again."""
         try:
-            answer = await self._channel.ask(ApiKey.ALTER_PARTITION, self._request(asked), timeout_s=TIMEOUT_S)
+            answer = await self._channel.ask(ApiKey.ALTER_PARTITION, self._request(requested), timeout_s=TIMEOUT_S)
         except PeerUnavailable as reason:
-            log.info("the controller was not asked for other in-sync sets: %s", reason)
+            log.info("cannot send ISR proposals to the controller: %s", reason)
             return False
         if answer.error_code:
-            log.warning("the controller refuses to change in-sync sets: %s", answer.error_code.name)
-            self.refused += len(asked)
+            log.warning("the controller rejected ISR proposals: %s", answer.error_code.name)
+            self.refused += len(requested)
             return False
         rows = {(topic.topic_id, row.partition_index): row for topic in answer.topics for row in topic.partitions}
-        for partition, proposal in asked.items():
+        for partition, proposal in requested.items():
             row = rows.get((partition.topic_id, partition.index))
             if row is not None:
-                self._answered(partition, proposal, row)
+                self._apply_answer(partition, proposal, row)
             elif _is_current(partition, proposal):
                 self._waiting.setdefault(partition, proposal)
         return True
 
-    def _answered(self, partition: Partition, proposal: Proposal, row: Any) -> None:
+    def _apply_answer(self, partition: Partition, proposal: Proposal, row: Any) -> None:
         code = int(row.error_code)
         self.refused += code != 0
         if not _is_current(partition, proposal):
@@ -98,19 +100,19 @@ class IsrChanges:
             if row.leader_id == self._node_id and row.leader_epoch == partition.leader_epoch:
                 isr = tuple(NodeId(each) for each in row.isr)
                 partition.apply_isr(isr, partition.replicas, row.partition_epoch)
-        elif code in _TAKEN_BACK:
+        elif code in _WITHDRAWN:
             partition.withdraw(proposal)
         elif code not in _WAITS_FOR_THE_IMAGE:
             self._waiting.setdefault(partition, proposal)
         if code:
-            log.info("%s-%d: the in-sync set %s is refused: %s",
+            log.info("%s-%d: the controller rejected the ISR %s: %s",
                      partition.topic, partition.index, list(proposal.isr), row.error_code.name)  # fmt: skip
 
-    def _request(self, asked: dict[Partition, Proposal]) -> "AlterPartitionRequest":
+    def _request(self, requested: dict[Partition, Proposal]) -> "AlterPartitionRequest":
         from kio.schema.alter_partition.v3 import request as wire
 
         topics: dict[Any, list[wire.PartitionData]] = {}
-        for partition, proposal in asked.items():
+        for partition, proposal in requested.items():
             own_epoch = self._broker_epoch()
             members: Iterable[tuple[NodeId, int]] = zip(proposal.isr, proposal.broker_epochs, strict=True)
             topics.setdefault(partition.topic_id, []).append(

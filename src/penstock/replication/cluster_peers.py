@@ -1,7 +1,7 @@
-"""What partitions with other replicas need of this node: who may be in sync, who is asked, who is followed.
+"""The connection between partitions with several replicas and the rest of the cluster.
 
-Joins isr.py's proposals to alter_isr.py, roles to fetchers.py, damage to repair.py. One per node, made by
-replicas.py; a node without others has none. Facts about brokers come from the image as it is at the moment.
+Passes the proposals of isr.py to alter_isr.py, roles to fetchers.py and damage to repair.py. replicas.py creates one
+per node; a single node has none. Facts about brokers come from the current metadata image.
 """
 
 from __future__ import annotations
@@ -34,17 +34,19 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerAccess:
-    """The ways to other nodes."""
+    """What a broker needs to reach other nodes."""
 
     network: Network
     channel: ControllerChannel
     broker_epoch: Callable[[], int]
-    """The epoch of this broker's registration; -1 before it has one."""
+    """Return the epoch of this broker's registration, -1 before it is registered."""
     address_of: Callable[[NodeId], tuple[str, int] | None]
-    """Where other brokers reach a broker."""
+    """Return the address of another broker, None if it is unknown."""
 
 
 class ClusterPeers:
+    """The fetchers, ISR proposals and repairs of one node. Implements `IsrContext` and `FetcherContext`."""
+
     def __init__(
         self,
         peer_access: PeerAccess,
@@ -99,7 +101,7 @@ class ClusterPeers:
         self._changes.close()
         self._repairs.close()
 
-    # -- the in-sync set -----------------------------------------------------------------------
+    # -- in-sync replicas ----------------------------------------------------------------------
 
     @property
     def isr_changes_refused(self) -> int:
@@ -124,7 +126,7 @@ class ClusterPeers:
     def propose(self, partition: Partition, proposal: Proposal) -> None:
         self._changes.propose(partition, proposal)
 
-    # -- what fetchers tell --------------------------------------------------------------------
+    # -- events from fetchers ------------------------------------------------------------------
 
     def fetched(self, partition: Partition, leader_mark: int) -> None:
         if self._repairs.any_watched:
@@ -133,14 +135,19 @@ class ClusterPeers:
     def damaged(self, partition: Partition) -> None:
         state = self._replicas.image.partition(partition.topic, partition.index)
         if state is not None:
-            log.error("%s-%d is damaged here: %s", partition.topic, partition.index, partition.log.damage)
+            log.error(
+                "the replica of %s-%d on this node is damaged: %s",
+                partition.topic,
+                partition.index,
+                partition.log.damage,
+            )
             self.take_role(partition, state)
 
     async def wait_losses_reported(self) -> None:
         await self._repairs.wait_losses_reported()
 
     def report_damage(self, partitions: list[Partition]) -> None:
-        """Report those with other replicas to be repaired from, once."""
+        """Start the repair of damaged partitions that have other replicas, unless it has started already."""
         for partition in partitions:
             if len(partition.replicas) > 1 and not self._repairs.is_watched(partition):
                 self.damaged(partition)
@@ -148,18 +155,18 @@ class ClusterPeers:
     # -- repair --------------------------------------------------------------------------------
 
     def _replace(self, partition: Partition) -> None:
-        place = TopicPartition(partition.topic, PartitionIndex(partition.index))
+        topic_partition = TopicPartition(partition.topic, PartitionIndex(partition.index))
         self._fetchers.leave(partition)
         try:
-            folder = self._store.set_damaged_aside(place)
+            folder = self._store.set_aside_damaged(topic_partition)
         except (OSError, StorageError) as error:
-            log.error("%s stays as it is: %s", place, error)
+            log.error("cannot set aside the damaged log of %s: %s", topic_partition, error)
             return
-        log.warning("%s is filled anew by its leader, node %d; the damaged log is kept in %s until then",
-                    place, partition.leader, folder)  # fmt: skip
+        log.warning("%s is copied again from its leader, node %d; the damaged log is kept in %s until then",
+                    topic_partition, partition.leader, folder)  # fmt: skip
         self._replicas.reopen(partition)
 
     def _repaired(self, partition: Partition) -> None:
-        place = TopicPartition(partition.topic, PartitionIndex(partition.index))
-        log.info("%s is repaired: its log is complete", place)
-        self._store.release_damaged(place)
+        topic_partition = TopicPartition(partition.topic, PartitionIndex(partition.index))
+        log.info("%s is repaired: its log is complete", topic_partition)
+        self._store.remove_damaged(topic_partition)

@@ -1,7 +1,7 @@
-"""Fetch sessions (KIP-227): a consumer names its partitions once, then only what changes.
+"""Fetch sessions (KIP-227): a consumer names its partitions once, then only changes.
 
-Owns the cache of sessions. A session keeps for each partition what was last asked and what
-was last answered; an incremental answer holds only partitions with news.
+Owns the cache of sessions. A session keeps the last request and response for each partition, so that an incremental
+response contains only the partitions that changed.
 Refuses: FetchSessionIdNotFound, InvalidFetchSessionEpoch, FetchSessionTopicIdError.
 """
 
@@ -16,24 +16,24 @@ NO_SESSION = 0
 FIRST_EPOCH = 0
 FINAL_EPOCH = -1
 EPOCH_MAX = 2**31 - 1
-# Over all sessions: some 200 MB. A client without a session names all its partitions in every request.
+# Of all sessions: about 200 MB. A client without a session names all of its partitions in every request.
 PARTITIONS_MAX = 500_000
 
 PartitionKey = tuple[bytes, int]
 
 
 class CachedPartition:
-    """What a session remembers of one partition."""
+    """The last request and response for one partition of a session."""
 
-    __slots__ = ("asked", "high_watermark", "log_start_offset")
+    __slots__ = ("high_watermark", "log_start_offset", "requested")
 
-    def __init__(self, asked: FetchPartition) -> None:
-        self.asked = asked
+    def __init__(self, requested: FetchPartition) -> None:
+        self.requested = requested
         self.high_watermark = -1
         self.log_start_offset = -1
 
     def has_news(self, answer: PartitionAnswer) -> bool:
-        """Whether the answer must be sent; remembers what it says."""
+        """Return whether a response must be sent, and store its offsets."""
         news = answer.size > 0 or answer.preferred_read_replica >= 0 or answer.diverging is not None
         if answer.high_watermark != self.high_watermark:
             self.high_watermark = answer.high_watermark
@@ -42,22 +42,24 @@ class CachedPartition:
             self.log_start_offset = answer.log_start_offset
             news = True
         if answer.error_code:
-            # Forget the mark, so that the recovery from the error is news as well.
+            # Forget the high watermark, so that the first response after the error is sent as well.
             self.high_watermark = -1
             news = True
         return news
 
 
 class FetchSession:
+    """The partitions of one consumer's session."""
+
     __slots__ = ("by_id", "epoch", "id", "last_used", "partitions")
 
-    def __init__(self, session_id: int, *, by_id: bool, asked: Iterable[FetchPartition], now: float) -> None:
+    def __init__(self, session_id: int, *, by_id: bool, requested: Iterable[FetchPartition], now: float) -> None:
         self.id = session_id
         self.by_id = by_id
         self.epoch = 1
         self.last_used = now
         self.partitions: OrderedDict[PartitionKey, CachedPartition] = OrderedDict(
-            ((partition.topic, partition.index), CachedPartition(partition)) for partition in asked
+            ((partition.topic, partition.index), CachedPartition(partition)) for partition in requested
         )
 
     def update(self, request: FetchRequest, now: float) -> None:
@@ -67,19 +69,19 @@ class FetchSession:
             if cached is None:
                 self.partitions[key] = CachedPartition(partition)
             else:
-                cached.asked = partition
+                cached.requested = partition
         for forgotten in request.forgotten:
             self.partitions.pop(forgotten, None)
         self.epoch = self.epoch + 1 if self.epoch < EPOCH_MAX else 1
         self.last_used = now
 
     def remember(self, answers: Iterable[PartitionAnswer]) -> None:
-        """A full answer goes out: everything in it is old news from now on."""
+        """Store a full response, so that later ones contain only changes."""
         for answer in answers:
             self.partitions[answer.topic, answer.index].has_news(answer)
 
     def news(self, answers: Iterable[PartitionAnswer]) -> list[PartitionAnswer]:
-        """The answers worth sending. Who got records goes to the end, so that all get their turn."""
+        """Return the partitions to send. Those with records move to the end, so that every partition gets its turn."""
         changed = []
         for answer in answers:
             key = (answer.topic, answer.index)
@@ -92,7 +94,7 @@ class FetchSession:
 
 
 class FetchSessions:
-    """All sessions of this node, least recently used first."""
+    """All consumer sessions of this node, least recently used first."""
 
     def __init__(self, random: Random, *, count_max: int, eviction_s: float) -> None:
         self._random = random
@@ -105,7 +107,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def find(self, request: FetchRequest, *, by_id: bool, now: float) -> FetchSession | None:
-        """The session of an incremental request, brought up to date; None for a full fetch."""
+        """Return the updated session of an incremental request; None for a full fetch."""
         if request.session_epoch in (FIRST_EPOCH, FINAL_EPOCH):
             if request.session_id in self._sessions:
                 self._end(self._sessions[request.session_id])
@@ -134,7 +136,7 @@ class FetchSessions:
         self._partition_count -= len(session.partitions)
 
     def begin(self, request: FetchRequest, *, by_id: bool, now: float) -> FetchSession | None:
-        """A new session for a full fetch that asks for one, if there is room."""
+        """Create a session for a full fetch that requests one; return None if the cache is full."""
         if request.session_epoch != FIRST_EPOCH or not request.partitions:
             return None
         if len(self._sessions) >= self._count_max:
@@ -147,6 +149,8 @@ class FetchSessions:
         session_id = self._random.randint(1, 2**31 - 1)
         while session_id in self._sessions:
             session_id = self._random.randint(1, 2**31 - 1)
-        session = self._sessions[session_id] = FetchSession(session_id, by_id=by_id, asked=request.partitions, now=now)
+        session = self._sessions[session_id] = FetchSession(
+            session_id, by_id=by_id, requested=request.partitions, now=now
+        )
         self._partition_count += len(session.partitions)
         return session

@@ -1,10 +1,10 @@
-"""One connection to one leader, and the partitions that this node follows there.
+"""One connection to one leader, and the partitions that this node fetches from it.
 
-One Fetch is under way at a time, in an incremental session (KIP-227); a partition that is followed anew does
-not wait for it, the leader answers the one under way when the next arrives. Records are appended while they
-still lie in the port's buffer. The next Fetch leaves when all that was appended is held: durably where the
-topic asks for that. follower.py decides on everything but ordinary records. A partition that fails is left
-out for a while; the others go on. Driven by callbacks alone: no task, no timer per request.
+One Fetch is in flight at a time, in an incremental session (KIP-227). A newly followed partition does not wait for it:
+the leader answers a Fetch in flight when the next one arrives. Records are appended from the port's buffer. The next
+Fetch is sent when everything appended is durable, or written if the topic does not sync appends. follower.py decides
+about everything but ordinary records. A partition that fails is left out for a while; the others continue.
+Driven by callbacks only: no task, and no timer per request.
 """
 
 import logging
@@ -25,7 +25,7 @@ from penstock.replication.partition import Partition
 from penstock.replication.throttle import Throttle
 from penstock.storage.epoch_cache import EpochCache
 from penstock.wire.frame import MalformedRequest
-from penstock.wire.hot.replica_fetch import Asked, Fetch, Row, read_response, write_request
+from penstock.wire.hot.replica_fetch import Fetch, RequestedPartition, Row, read_response, write_request
 
 log = logging.getLogger(__name__)
 
@@ -35,13 +35,13 @@ WATCH_S: Final = 1.0
 THROTTLED_PAUSE_S: Final = 0.2
 IN_FLIGHT_MAX: Final = 2
 _OFFSET: Final = 3
-"""Where an `Asked` has the offset."""
+"""The index of the fetch offset in a `RequestedPartition`."""
 
 Key = tuple[bytes, int]
 
 
 class FetcherContext(Protocol):
-    """What a fetcher needs of the node."""
+    """Everything that a fetcher needs from the node."""
 
     node_id: NodeId
     network: Network
@@ -51,34 +51,34 @@ class FetcherContext(Protocol):
     def settings(self) -> BrokerSettings: ...
 
     def broker_epoch(self) -> int:
-        """The epoch of this broker's registration; -1 before it has one."""
+        """Return the epoch of this broker's registration, -1 before it is registered."""
         ...
 
     def address_of(self, node_id: NodeId) -> tuple[str, int] | None: ...
 
     def fetched(self, partition: Partition, leader_end: int) -> None:
-        """An answer for a partition was taken in; its leader's log reached so far."""
+        """Handle a response that was applied to a partition; the leader's log ended there."""
         ...
 
     def damaged(self, partition: Partition) -> None: ...
 
 
 class Followed:
-    """One partition on its way from its leader."""
+    """The state of one partition in the fetch session."""
 
-    __slots__ = ("asked", "asked_in", "key", "leader_epoch", "named_in", "partition", "resumes")
+    __slots__ = ("key", "leader_epoch", "named_in", "partition", "requested", "requested_in", "resumes")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.key: Key = (partition.topic_id.bytes, partition.index)
         self.leader_epoch = partition.leader_epoch
-        # As it stands in the session, since which request it is in there, and which was the last to name it.
-        self.asked: Asked | None = None
-        self.asked_in = -1
+        # The values in the session, the request that added the partition, and the last request that named it.
+        self.requested: RequestedPartition | None = None
+        self.requested_in = -1
         self.named_in = -1
         self.resumes: Timer | None = None
 
-    def ask(self, max_bytes: int) -> Asked:
+    def next_request(self, max_bytes: int) -> RequestedPartition:
         held = self.partition.log
         end = held.end_offset
         epoch = last_epoch(held.epochs, end)
@@ -86,11 +86,13 @@ class Followed:
 
 
 def last_epoch(epochs: EpochCache, end_offset: int) -> int:
-    """The epoch of the last batch; an epoch that this node has begun and never written in does not count."""
+    """Return the epoch of the last batch, ignoring an epoch in which this node led without writing."""
     return epochs.epoch_at(end_offset - 1) if end_offset > 0 else -1
 
 
 class Fetcher:
+    """Copies partitions from one leader."""
+
     def __init__(self, leader: NodeId, index: int, context: FetcherContext) -> None:
         self.leader = leader
         self._context = context
@@ -100,41 +102,41 @@ class Fetcher:
         self._settings: BrokerSettings | None = None
         self._partition_bytes_max = 0
         self._followed: dict[Key, Followed] = {}
-        # To be named in the next request, or to be taken out of the session by it.
+        # Partitions that the next request names, and partitions that it removes from the session.
         self._changed: dict[Followed, None] = {}
-        self._forgotten: dict[Key, None] = {}
-        self._holding: dict[Followed, None] = {}
+        self._removed: dict[Key, None] = {}
+        self._unflushed: dict[Followed, None] = {}
         self._in_flight: deque[int] = deque()
-        self._hurry = False
+        self._urgent = False
         self._connection: Connection | None = None
         self._dialing = False
         self._closed = False
         self._failures = 0
-        self._heard_at = 0.0
+        self._last_answer_at = 0.0
         self._next_id = 0
         self._reconnect: Timer | None = None
-        self._watch = self._clock.call_later(WATCH_S, self._look)
+        self._watch = self._clock.call_later(WATCH_S, self._check_timeout)
 
-    # -- which partitions ----------------------------------------------------------------------
+    # -- partitions ----------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self._followed)
 
     def follow(self, partition: Partition) -> None:
-        """Fetch a partition from now on; one that is followed already begins anew in its leader's epoch."""
+        """Start to fetch a partition; one that is being fetched starts again in its current leader epoch."""
         self._drop(partition)
         followed = Followed(partition)
-        partition.on_follower_durable = partial(self._held, followed)
+        partition.on_follower_durable = partial(self._became_durable, followed)
         self._followed[followed.key] = followed
         self._changed[followed] = None
-        self._hurry = True
-        # What is left over from another role is not held before it is durable.
-        self._hold(followed)
-        self._go()
+        self._urgent = True
+        # Records from an earlier role must be durable before they are reported as held.
+        self._wait_until_durable(followed)
+        self._send_next()
 
     def unfollow(self, partition: Partition) -> None:
         self._drop(partition)
-        self._go()
+        self._send_next()
 
     def _drop(self, partition: Partition) -> None:
         followed = self._followed.pop((partition.topic_id.bytes, partition.index), None)
@@ -143,17 +145,17 @@ class Fetcher:
         partition.on_follower_durable = None
         if followed.resumes is not None:
             followed.resumes.cancel()
-        self._leave_out(followed)
-        self._holding.pop(followed, None)
+        self._remove_from_session(followed)
+        self._unflushed.pop(followed, None)
 
-    def _leave_out(self, followed: Followed) -> None:
+    def _remove_from_session(self, followed: Followed) -> None:
         self._changed.pop(followed, None)
-        if followed.asked is not None:
-            followed.asked = None
-            self._forgotten[followed.key] = None
+        if followed.requested is not None:
+            followed.requested = None
+            self._removed[followed.key] = None
 
     def _pause(self, followed: Followed, seconds: float) -> None:
-        self._leave_out(followed)
+        self._remove_from_session(followed)
         if followed.resumes is not None:
             followed.resumes.cancel()
         followed.resumes = self._clock.call_later(seconds, partial(self._resume, followed))
@@ -161,18 +163,18 @@ class Fetcher:
     def _resume(self, followed: Followed) -> None:
         followed.resumes = None
         self._changed[followed] = None
-        self._hurry = True
-        self._go()
+        self._urgent = True
+        self._send_next()
 
-    def _held(self, followed: Followed) -> None:
+    def _became_durable(self, followed: Followed) -> None:
         held = followed.partition.log
-        if held.durable_offset >= held.end_offset and followed in self._holding:
-            del self._holding[followed]
-            if not self._holding:
-                self._go()
+        if held.durable_offset >= held.end_offset and followed in self._unflushed:
+            del self._unflushed[followed]
+            if not self._unflushed:
+                self._send_next()
 
     def close(self) -> None:
-        """Hang up; whoever is still followed is forgotten."""
+        """Close the connection and drop all partitions."""
         self._closed = True
         for followed in list(self._followed.values()):
             self._drop(followed.partition)
@@ -182,16 +184,16 @@ class Fetcher:
         if self._connection is not None:
             self._connection.close()
 
-    # -- asking --------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------
 
-    def _go(self) -> None:
-        """Send the next fetch, if it is time for one."""
+    def _send_next(self) -> None:
+        """Send the next fetch if everything appended is durable and no other fetch is in flight."""
         if self._closed or not self._followed:
             return
         if self._connection is None:
             self._connect()
             return
-        if self._holding or (self._in_flight and not self._may_interrupt()):
+        if self._unflushed or (self._in_flight and not self._may_interrupt()):
             return
         broker_epoch = self._context.broker_epoch()
         if broker_epoch < 0:
@@ -200,31 +202,33 @@ class Fetcher:
         self._send(broker_epoch)
 
     def _may_interrupt(self) -> bool:
-        """Whether somebody is followed anew, and the fetch under way can be answered early for that."""
+        """Return whether a newly followed partition may be requested while another fetch is in flight."""
         return bool(
-            self._hurry and self._changed and len(self._in_flight) < IN_FLIGHT_MAX and self._fetch.session_epoch
+            self._urgent and self._changed and len(self._in_flight) < IN_FLIGHT_MAX and self._fetch.session_epoch
         )
 
     def _send(self, broker_epoch: int) -> None:
         fetch, settings = self._fetch, self._context.settings()
         if fetch.session_epoch == 0:
-            # A new session knows nobody yet.
-            self._forgotten.clear()
+            # A new session has no partitions yet.
+            self._removed.clear()
             for followed in self._followed.values():
                 if followed.resumes is None:
                     self._changed[followed] = None
         if settings is not self._settings:
             self._take_settings(settings)
-        asked = self._name()
-        if fetch.session_epoch == 0 and not asked:
+        requested = self._requested_partitions()
+        if fetch.session_epoch == 0 and not requested:
             return
         fetch.broker_epoch = broker_epoch
         assert self._connection is not None, "a fetch needs a connection"
-        self._connection.send_now((write_request(fetch, self._next_id, self._client_id, asked, list(self._forgotten)),))
-        self._forgotten.clear()
-        self._hurry = False
+        self._connection.send_now(
+            (write_request(fetch, self._next_id, self._client_id, requested, list(self._removed)),)
+        )
+        self._removed.clear()
+        self._urgent = False
         if not self._in_flight:
-            self._heard_at = self._clock.monotonic()
+            self._last_answer_at = self._clock.monotonic()
         self._in_flight.append(self._next_id)
         self._next_id = (self._next_id + 1) & EPOCH_MAX
         if fetch.session_epoch:
@@ -237,9 +241,9 @@ class Fetcher:
         self._fetch.min_bytes = settings.integer("replica.fetch.min.bytes")
         self._fetch.max_bytes = settings.integer("replica.fetch.response.max.bytes")
 
-    def _name(self) -> list[Asked]:
-        """The partitions that the request has to name, and what it says of them."""
-        asked: list[Asked] = []
+    def _requested_partitions(self) -> list[RequestedPartition]:
+        """Return the partitions that the next request must name, with their offsets and epochs."""
+        requested: list[RequestedPartition] = []
         throttle = self._context.follower_throttle
         changed, self._changed = self._changed, {}
         for followed in changed:
@@ -248,15 +252,15 @@ class Fetcher:
             if throttle.holds_back(partition, partition.node_id, is_member=is_member):
                 self._pause(followed, THROTTLED_PAUSE_S)
                 continue
-            wanted = followed.ask(self._partition_bytes_max)
-            if wanted != followed.asked or self._fetch.session_epoch == 0:
-                if followed.asked is None:
-                    followed.asked_in = self._next_id
+            wanted = followed.next_request(self._partition_bytes_max)
+            if wanted != followed.requested or self._fetch.session_epoch == 0:
+                if followed.requested is None:
+                    followed.requested_in = self._next_id
                 followed.named_in = self._next_id
-                followed.asked = wanted
-                self._forgotten.pop(followed.key, None)
-                asked.append(wanted)
-        return asked
+                followed.requested = wanted
+                self._removed.pop(followed.key, None)
+                requested.append(wanted)
+        return requested
 
     # -- the connection ------------------------------------------------------------------------
 
@@ -279,7 +283,7 @@ class Fetcher:
         link = _Link(self)
         self._connection = outcome
         self._begin_session()
-        self._clock.call_later(0, self._go)
+        self._clock.call_later(0, self._send_next)
         return link
 
     def _begin_session(self) -> None:
@@ -287,7 +291,7 @@ class Fetcher:
         self._fetch.session_epoch = 0
         self._in_flight.clear()
         for followed in self._followed.values():
-            followed.asked = None
+            followed.requested = None
 
     def _retry_later(self, seconds: float) -> None:
         if self._reconnect is None and not self._closed:
@@ -295,7 +299,7 @@ class Fetcher:
 
     def _retry(self) -> None:
         self._reconnect = None
-        self._go()
+        self._send_next()
 
     def lost(self) -> None:
         self._connection = None
@@ -303,31 +307,35 @@ class Fetcher:
         self._failures += 1
         self._retry_later(min(CONNECT_PAUSE_S * 2**self._failures, CONNECT_PAUSE_S_MAX))
 
-    def _look(self) -> None:
-        """A leader that does not answer for long is asked on another connection."""
-        self._watch = self._clock.call_later(WATCH_S, self._look)
+    def _check_timeout(self) -> None:
+        """Close the connection to a leader that has not answered for too long; the next one is opened soon after."""
+        self._watch = self._clock.call_later(WATCH_S, self._check_timeout)
         patience_s = self._context.settings().integer("replica.socket.timeout.ms") / 1000
-        if self._connection is not None and self._in_flight and self._clock.monotonic() - self._heard_at > patience_s:
-            log.warning("node %d has not answered a fetch for %.0f s", self.leader, patience_s)
+        if (
+            self._connection is not None
+            and self._in_flight
+            and self._clock.monotonic() - self._last_answer_at > patience_s
+        ):
+            log.warning("closing the connection to node %d: no answer to a fetch for %.0f s", self.leader, patience_s)
             self._connection.close()
 
-    # -- answers -------------------------------------------------------------------------------
+    # -- responses -----------------------------------------------------------------------------
 
     def answered(self, frame: memoryview) -> None:
         try:
             request_id, answer = read_response(frame)
         except MalformedRequest as problem:
-            log.error("node %d answers a fetch with nonsense: %s", self.leader, problem)
+            log.error("node %d sent a malformed fetch response: %s", self.leader, problem)
             request_id, answer = -1, None
         if answer is None or not self._in_flight or self._in_flight.popleft() != request_id:
             if self._connection is not None:
                 self._connection.close()
             return
-        self._heard_at = self._clock.monotonic()
+        self._last_answer_at = self._clock.monotonic()
         self._failures = 0
         if answer.error_code:
-            # The session is gone: begin another, on a connection whose order is beyond doubt.
-            log.info("node %d refuses a fetch session with error %d", self.leader, answer.error_code)
+            # The leader dropped the session. Begin another one on a new connection, where no request is in flight.
+            log.info("node %d rejected a fetch session with error %d", self.leader, answer.error_code)
             if self._connection is not None:
                 self._connection.close()
             return
@@ -337,27 +345,31 @@ class Fetcher:
         now_ms = self._clock.wall_ms()
         for row in answer.rows:
             followed = self._followed.get((row[0], row[1]))
-            # What was asked for in another epoch, or not any more, is nobody's concern.
-            if followed is not None and followed.asked is not None and request_id >= followed.asked_in:
-                self._take(followed, row, now_ms, is_repeated=self._is_repeated(followed, request_id))
-        self._go()
+            # Ignore rows that were requested in another epoch, or that are no longer requested.
+            if followed is not None and followed.requested is not None and request_id >= followed.requested_in:
+                self._apply_row(followed, row, now_ms, is_repeated=self._is_repeated(followed, request_id))
+        self._send_next()
 
     def _is_repeated(self, followed: Followed, request_id: int) -> bool:
-        """Whether the answer is about an end that the log had before.
+        """Return whether a response refers to an earlier end of the log.
 
-        Of two fetches under way the first answer may move the end; the second knows nothing of that and says it again.
+        Of two fetches in flight, the first response may move the end; the second was requested before that.
         """
-        asked = followed.asked
-        return asked is None or asked[_OFFSET] != followed.partition.log.end_offset or request_id < followed.named_in
+        requested = followed.requested
+        return (
+            requested is None
+            or requested[_OFFSET] != followed.partition.log.end_offset
+            or request_id < followed.named_in
+        )
 
-    def _take(self, followed: Followed, row: Row, now_ms: int, *, is_repeated: bool) -> None:
+    def _apply_row(self, followed: Followed, row: Row, now_ms: int, *, is_repeated: bool) -> None:
         _, _, code, mark, leader_start, diverging, records = row
         partition = followed.partition
         held = partition.log
         try:
             if code or diverging is not None:
                 if not is_repeated:
-                    self._act(followed, self._decide(partition, code, diverging, leader_start))
+                    self._carry_out(followed, self._decide(partition, code, diverging, leader_start))
                 return
             if records is not None and not is_repeated:
                 self._append(followed, records, now_ms, mark)
@@ -367,16 +379,16 @@ class Fetcher:
                 self._changed[followed] = None
             self._context.fetched(partition, mark)
         except (CorruptMessage, InvalidRecord) as refusal:
-            log.error("%s-%d: node %d sent what cannot be appended: %s",
+            log.error("cannot append records of %s-%d from node %d: %s",
                       partition.topic, partition.index, self.leader, refusal)  # fmt: skip
             self._pause(followed, self._backoff_s())
         except (StorageError, Corruption, OSError) as error:
-            # Of a read-only folder the node's log speaks once, not for each partition again and again.
+            # A read-only data folder is logged once elsewhere, not again for each partition.
             level = logging.DEBUG if held.directory.is_read_only else logging.ERROR
-            log.log(level, "%s-%d is not followed: %s", partition.topic, partition.index, error)
-            self._failed(followed)
+            log.log(level, "cannot replicate %s-%d: %s", partition.topic, partition.index, error)
+            self._storage_failed(followed)
         except Refusal as refusal:
-            log.error("%s-%d is not followed: %s", partition.topic, partition.index, refusal)
+            log.error("cannot replicate %s-%d: %s", partition.topic, partition.index, refusal)
             self._pause(followed, self._backoff_s())
 
     def _append(self, followed: Followed, records: memoryview, now_ms: int, leader_mark: int) -> None:
@@ -385,7 +397,7 @@ class Fetcher:
         self._changed[followed] = None
         held = partition.log
         if held.durable_offset < held.end_offset:
-            self._holding[followed] = None
+            self._unflushed[followed] = None
         throttle = self._context.follower_throttle
         throttle.passed += len(records)
         if throttle.watches(partition, partition.node_id, is_member=partition.node_id in partition.isr):
@@ -396,7 +408,7 @@ class Fetcher:
             return follower.on_divergence(partition.log, epoch=diverging[0], end_offset=diverging[1])
         return follower.on_error(partition.log, code, leader_start=leader_start, backoff_s=self._backoff_s())
 
-    def _act(self, followed: Followed, step: Step) -> None:
+    def _carry_out(self, followed: Followed, step: Step) -> None:
         partition = followed.partition
         held = partition.log
         if step.kind is Kind.PAUSE:
@@ -407,15 +419,15 @@ class Fetcher:
             return
         if not partition.unclean and follower.loses_committed(step, held, partition.high_watermark):
             log.error(
-                "%s-%d: its leader, node %d, says that the logs part at offset %d, but everything before %d is "
-                "committed and there was no unclean election: the leader has lost records, nothing is removed here",
+                "%s-%d: leader %d reports that the logs diverge at offset %d, but everything before %d is committed "
+                "and there was no unclean election. The leader has lost records; nothing is removed on this node",
                 partition.topic, partition.index, self.leader, step.offset, partition.high_watermark,
             )  # fmt: skip
             self._pause(followed, self._backoff_s())
             return
         log.warning(
-            "%s-%d: %s at offset %d, as its leader, node %d, says; it reached from %d to %d, and the mark was %d",
-            partition.topic, partition.index, "cut" if step.kind is Kind.TRUNCATE else "begun anew", step.offset,
+            "%s-%d: %s at offset %d, as leader %d requires; it had offsets %d to %d, high watermark %d",
+            partition.topic, partition.index, "truncated" if step.kind is Kind.TRUNCATE else "restarted", step.offset,
             self.leader, held.start_offset, held.end_offset, partition.high_watermark,
         )  # fmt: skip
         if step.kind is Kind.TRUNCATE:
@@ -423,18 +435,18 @@ class Fetcher:
         else:
             partition.restart_at(step.offset)
         self._changed[followed] = None
-        self._hold(followed)
+        self._wait_until_durable(followed)
 
-    def _hold(self, followed: Followed) -> None:
-        """Ask for no more before what is left of the log is held."""
+    def _wait_until_durable(self, followed: Followed) -> None:
+        """Send no fetch before everything in the log is durable."""
         held = followed.partition.log
         if held.durable_offset >= held.end_offset:
-            self._holding.pop(followed, None)
+            self._unflushed.pop(followed, None)
         else:
-            self._holding[followed] = None
+            self._unflushed[followed] = None
             held.flusher.start()
 
-    def _failed(self, followed: Followed) -> None:
+    def _storage_failed(self, followed: Followed) -> None:
         self._pause(followed, self._backoff_s())
         if followed.partition.log.damage is not None:
             self._context.damaged(followed.partition)
@@ -444,7 +456,7 @@ class Fetcher:
 
 
 class _Link:
-    """The fetcher as the session of one connection; one that came before has no say any more."""
+    """The session of one connection; the fetcher ignores those of earlier connections."""
 
     def __init__(self, fetcher: Fetcher) -> None:
         self._fetcher: Fetcher | None = fetcher

@@ -1,4 +1,4 @@
-"""Which partition is followed through which connection: `num.replica.fetchers` for each leader. Goes to fetcher.py."""
+"""The fetchers of one node: `num.replica.fetchers` connections per leader, and which partition uses which."""
 
 from collections.abc import Iterator
 
@@ -8,17 +8,19 @@ from penstock.replication.partition import Partition
 
 
 class Fetchers:
+    """Creates and closes fetchers as partitions need them."""
+
     def __init__(self, context: FetcherContext) -> None:
         self._context = context
         self._fetchers: dict[tuple[NodeId, int], Fetcher] = {}
-        self._places: dict[Partition, tuple[Fetcher, int]] = {}
+        self._assigned: dict[Partition, tuple[Fetcher, int]] = {}
 
     def __iter__(self) -> Iterator[Fetcher]:
         return iter(self._fetchers.values())
 
     def follow(self, partition: Partition) -> None:
-        """Follow the partition's leader in its epoch; nothing changes if that is done already."""
-        known = self._places.get(partition)
+        """Fetch a partition from its leader in its epoch; do nothing if that is already happening."""
+        known = self._assigned.get(partition)
         if known is not None and known[0].leader == partition.leader and known[1] == partition.leader_epoch:
             return
         if known is not None and known[0].leader != partition.leader:
@@ -32,11 +34,11 @@ class Fetchers:
             fetcher = self._fetchers[partition.leader, slot] = Fetcher(partition.leader, slot, self._context)
         if known is not None and known[0] is not fetcher:
             self.leave(partition)
-        self._places[partition] = (fetcher, partition.leader_epoch)
+        self._assigned[partition] = (fetcher, partition.leader_epoch)
         fetcher.follow(partition)
 
     def leave(self, partition: Partition) -> None:
-        known = self._places.pop(partition, None)
+        known = self._assigned.pop(partition, None)
         if known is None:
             return
         fetcher = known[0]
@@ -49,4 +51,4 @@ class Fetchers:
         for fetcher in self._fetchers.values():
             fetcher.close()
         self._fetchers.clear()
-        self._places.clear()
+        self._assigned.clear()

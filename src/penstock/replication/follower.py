@@ -1,8 +1,8 @@
-"""What a follower does with one partition of its leader's answer. Pure.
+"""A follower's decisions about one partition of a fetch response. Pure.
 
-Ordinary answers (records, no error, no divergence) are appended by fetcher.py without asking here.
-This module decides the rest: where to cut, when to begin anew, how long to wait. The table of truncation
-stands in docs/internals/replication.md; a high watermark is no point to cut at (KIP-101, KIP-279).
+fetcher.py appends ordinary records without calling this module, which decides the rest: where to truncate, when to
+restart at the leader's log start, how long to wait. The truncation table is in docs/internals/replication.md. A
+follower never truncates at a high watermark (KIP-101, KIP-279).
 """
 
 from enum import IntEnum
@@ -18,7 +18,7 @@ from penstock.model.errors import (
 )
 
 SHORT_PAUSE_S: Final = 0.05
-"""Nodes hear of a new leader some milliseconds apart: who asks too early asks again soon."""
+"""Nodes learn of a new leader some milliseconds apart, so a fetch that comes too early is repeated soon."""
 
 WAITS_FOR_THE_IMAGE: Final = frozenset(
     {
@@ -34,11 +34,11 @@ WAITS_FOR_THE_IMAGE: Final = frozenset(
 class Kind(IntEnum):
     CONTINUE = 0
     TRUNCATE = 1
-    """Truncate to the offset: the logs part there."""
+    """Truncate to the offset, where the logs diverge."""
     RESTART = 2
-    """Drop everything and begin at the offset: nothing that is here is in the leader's log any more."""
+    """Remove everything and start at the offset: the leader no longer has any of these records."""
     PAUSE = 3
-    """Leave the partition alone for a while."""
+    """Fetch the partition again after a pause."""
 
 
 class Step(NamedTuple):
@@ -48,7 +48,7 @@ class Step(NamedTuple):
 
 
 class OwnLog(Protocol):
-    """What is asked of the follower's log."""
+    """The part of the follower's log that decisions need."""
 
     @property
     def start_offset(self) -> int: ...
@@ -63,15 +63,15 @@ CONTINUE: Final = Step(Kind.CONTINUE)
 
 
 def on_divergence(log: OwnLog, *, epoch: int, end_offset: int) -> Step:
-    """The leader's largest epoch that is not above our last one, and where it ended there."""
+    """Return the step for a log that diverges: the leader's largest epoch not above ours ends at `end_offset`."""
     own_epoch, own_end = log.epoch_end(epoch)
     if own_end < 0:
-        # Nothing at or below that epoch is known here, so all that is here came later.
+        # This log has no epoch at or below that one, so all of its records are newer.
         target = end_offset
     elif own_epoch == epoch:
         target = min(own_end, end_offset)
     else:
-        # That epoch never reached this log. What came before it may still differ: the next fetch tells.
+        # This log has no records of that epoch. Earlier records may differ as well: the next fetch will tell.
         target = min(own_end, end_offset) if own_epoch < epoch else end_offset
     if target >= log.end_offset:
         return CONTINUE
@@ -81,13 +81,13 @@ def on_divergence(log: OwnLog, *, epoch: int, end_offset: int) -> Step:
 
 
 def loses_committed(step: Step, log: OwnLog, mark: int) -> bool:
-    """Whether a step would remove records below the follower's own high watermark."""
+    """Return whether a step would remove records below the follower's own high watermark."""
     is_cut = step.kind in (Kind.TRUNCATE, Kind.RESTART)
     return is_cut and step.offset < mark and log.start_offset < min(mark, log.end_offset)
 
 
 def on_error(log: OwnLog, code: int, *, leader_start: int, backoff_s: float) -> Step:
-    """What to do about an error; `leader_start` is -1 where the answer does not say."""
+    """Return the step for an error; `leader_start` is -1 if the response does not contain it."""
     if code == OffsetOutOfRange.code:
         below = log.end_offset < leader_start
         empty = log.start_offset == log.end_offset

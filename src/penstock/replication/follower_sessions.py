@@ -1,8 +1,8 @@
-"""What one follower's fetch session asks of this node, and which of its partitions have news.
+"""Fetch sessions of followers, and which of their partitions have something to send.
 
-A partition that is written to, changes hands or moves its mark says so here; an incremental fetch then
-looks only at those, not at the thousands that are quiet. Parked fetches of followers are woken through
-`Wakeups`: once for all that one produce request writes. Called by partition.py and handlers/support/replica_fetch.py.
+A partition reports appends, new leaders and a new high watermark here, so that an incremental fetch reads only the
+partitions that changed, not thousands of idle ones. `Wakeups` wakes a parked fetch once for everything that one
+produce request appends. Called by partition.py and handlers/support/replica_fetch.py.
 Refuses: FetchSessionIdNotFound, InvalidFetchSessionEpoch, FetchSessionTopicIdError.
 """
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from penstock.replication.partition import Partition
 
 FORGOTTEN_AFTER_S: Final = 120.0
-"""A session that nobody uses for so long belongs to a follower that has begun another."""
+"""A session that is unused for this long is dropped: its follower has begun another one."""
 
 
 class SessionEntry:
-    """One partition of a follower's session: what was asked, what was last told."""
+    """One partition of a follower's session: the last request, and the offsets that were last sent."""
 
     __slots__ = ("partition", "requested", "sent_mark", "sent_start", "session")
 
@@ -37,7 +37,7 @@ class SessionEntry:
         self.sent_start = -1
 
     def attach(self, partition: Partition | None) -> None:
-        """Hear of the news of this partition, and of no other."""
+        """Receive the events of this partition instead of another."""
         if self.partition is not partition:
             if self.partition is not None:
                 self.partition.remove_follower(self)
@@ -46,7 +46,7 @@ class SessionEntry:
                 partition.add_follower(self)
 
     def wrote(self, size: int) -> None:
-        """Bytes were appended to the leader's log."""
+        """Handle an append to the leader's log."""
         session = self.session
         session.ready[self] = None
         if session.waiting is not None:
@@ -62,7 +62,7 @@ class SessionEntry:
             session.wake()
 
     def changed(self) -> None:
-        """The partition changed hands, or its start has moved: the follower must hear of it at once."""
+        """Handle a new leader or log start, which the follower must learn without delay."""
         session = self.session
         session.ready[self] = None
         session.moved[self] = None
@@ -72,17 +72,19 @@ class SessionEntry:
 
 
 class WaitingFollower(Protocol):
+    """A parked fetch of a follower."""
+
     def look_again(self) -> None:
-        """There is news."""
+        """Answer if there is enough to send."""
         ...
 
     def finish(self) -> None:
-        """Answer now, news or not."""
+        """Answer now, even with nothing to send."""
         ...
 
 
 class FollowerSession:
-    """One session of one follower."""
+    """One fetch session of one follower."""
 
     __slots__ = (
         "_deadline",
@@ -125,14 +127,15 @@ class FollowerSession:
         self.epoch = 1
         self.last_fetch_at = now
         self.partitions: dict[tuple[bytes, int], SessionEntry] = {}
-        # Those that may have records or an error to tell, and those whose marks may have moved; dicts for their order.
+        # Partitions that may have records or an error to send, and those whose high watermark may have moved. The dicts
+        # are ordered sets.
         self.ready: dict[SessionEntry, None] = {}
         self.moved: dict[SessionEntry, None] = {}
         self.waiting: WaitingFollower | None = None
         self.missing = 0
         self.gained = 0
         self.marks_are_urgent = False
-        # Whether there is something that the next fetch must not wait for.
+        # Whether the next fetch must be answered without waiting.
         self.urgent = False
         self._deadline = 0.0
         self._timer: Timer | None = None
@@ -159,7 +162,7 @@ class FollowerSession:
         self.gained = 0
 
     def expire_at(self, deadline: float) -> None:
-        """Answer what is parked by then. One timer serves many fetches: it looks again when the time has moved on."""
+        """Answer the parked fetch by a deadline. One timer serves many fetches: it is set again if that moved."""
         self._deadline = deadline
         if self._timer is None:
             self._timer = self._wakeups.clock.call_later(deadline - self.last_fetch_at, self._expire)
@@ -190,7 +193,7 @@ class FollowerSession:
 
 
 class Wakeups:
-    """Followers to be answered: at the end of the request that has news for them, else when the loop comes round."""
+    """Followers to answer: at the end of the request that appends records, or in the next turn of the event loop."""
 
     __slots__ = ("_sessions", "_timer", "clock", "deferred")
 
@@ -199,7 +202,7 @@ class Wakeups:
         self._sessions: list[FollowerSession] = []
         self._timer: Timer | None = None
         self.deferred = False
-        """Whoever holds calls `run` before it returns."""
+        """Whether wake-ups are collected: the request that sets this calls `run` before it returns."""
 
     def add(self, session: FollowerSession) -> None:
         if session not in self._sessions:
@@ -226,11 +229,11 @@ class Wakeups:
 
 
 class FollowerSessions:
-    """The sessions of every follower of this node."""
+    """The fetch sessions of all followers of this node."""
 
     def __init__(self, wakeups: Wakeups) -> None:
         self._wakeups = wakeups
-        # A follower begins a new session on each connection, so no number has to survive a restart.
+        # A follower begins a new session on each connection, so ids need not survive a restart.
         self._last_id = 0
         self._sessions: dict[tuple[int, int], FollowerSession] = {}
 
@@ -241,13 +244,13 @@ class FollowerSessions:
         return len(self._sessions)
 
     def find(self, request: FetchRequest, client_id: str, *, by_id: bool, now: float) -> FollowerSession:
-        """The session of the request, brought up to date but for the partitions that it names."""
+        """Return the session of a request, updated except for the partitions that the request names."""
         node_id = request.replica_id
         if request.session_epoch in (FIRST_EPOCH, FINAL_EPOCH):
             return self._begin(request, client_id, by_id=by_id, now=now)
         session = self._sessions.get((node_id, request.session_id))
         if session is None or session.broker_epoch != request.replica_epoch:
-            # Another registration of the follower: whatever it said before was said by another broker.
+            # The follower has registered again: earlier requests came from another incarnation of the broker.
             raise FetchSessionIdNotFound
         if session.epoch != request.session_epoch:
             raise InvalidFetchSessionEpoch
@@ -262,7 +265,7 @@ class FollowerSessions:
     def _begin(self, request: FetchRequest, client_id: str, *, by_id: bool, now: float) -> FollowerSession:
         node_id = request.replica_id
         for session in list(self._sessions.values()):
-            # A fetcher has one session; whatever it had on another connection is over.
+            # A fetcher has one session; those of its earlier connections have ended.
             outdated = session.broker_epoch < request.replica_epoch or session.client_id == client_id
             if (session.node_id == node_id and outdated) or now - session.last_fetch_at > FORGOTTEN_AFTER_S:
                 self.drop(session)

@@ -1,8 +1,8 @@
-"""What the leader of a partition knows of its followers: who counts, who may join, who must leave.
+"""A leader's view of its followers: which ones the high watermark waits for, which may join or must leave the ISR.
 
-Pure: offsets, times and facts about brokers come in, the bound of the high watermark and proposals for
-the in-sync set come out. One `Leadership` per leader epoch of one partition; partition.py asks it,
-alter_isr.py carries its proposals to the controller. The rules stand in docs/internals/replication.md.
+Pure: takes offsets, times and facts about brokers, returns the high watermark and proposals for the ISR. There is one
+`Leadership` per leader epoch of a partition. partition.py calls it, alter_isr.py sends its proposals to the
+controller. The rules are in docs/internals/replication.md.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,12 +15,12 @@ NO_BROKER_EPOCH = -1
 
 
 def effective_min_isr(min_insync_replicas: int, *, replica_count: int) -> int:
-    """A topic of one replica can be written although min.insync.replicas says two."""
+    """Return the required ISR size: a topic with one replica can be written even if min.insync.replicas is two."""
     return min(min_insync_replicas, replica_count)
 
 
 class FollowerProgress:
-    """How far one follower has come, as its fetches have shown."""
+    """The progress of one follower, as shown by its fetches."""
 
     __slots__ = (
         "broker_epoch",
@@ -42,17 +42,17 @@ class FollowerProgress:
         self.caught_up_at = caught_up_at
         self.fetched_at = NEVER
         self.end_at_fetch = -1
-        # Where the records began that were sent last.
+        # The first offset of the records that were sent last.
         self.sent_offset = -1
-        # Not in the set, allowed in, and close behind: the mark waits for it.
+        # Whether the high watermark waits for this follower outside the ISR: it may join and is close behind.
         self.joining = False
 
     def fetched(self, offset: int, log_start_offset: int, broker_epoch: int, *, leader_end: int, now: float) -> None:
-        """A fetch from an offset says that everything before it is held."""
+        """Record a fetch: the follower holds everything before its offset."""
         if offset >= leader_end:
             self.caught_up_at = now
         elif offset >= self.end_at_fetch >= 0 and self.fetched_at > self.caught_up_at:
-            # It has all that was there when it last asked.
+            # It has everything that the log held at its previous fetch.
             self.caught_up_at = self.fetched_at
         self.offset = offset
         self.log_start_offset = log_start_offset
@@ -61,7 +61,7 @@ class FollowerProgress:
         self.end_at_fetch = leader_end
 
     def session_fetched(self, *, leader_end: int, last_fetch_at: float) -> None:
-        """A session that asks without naming this partition holds what it held: that much is up to date."""
+        """Record a fetch of the follower's session that does not name this partition: its offset is unchanged."""
         if self.offset >= leader_end and last_fetch_at > self.caught_up_at:
             self.caught_up_at = last_fetch_at
 
@@ -80,7 +80,7 @@ def advance_high_watermark(mark: int, durable_offset: int, counted: Sequence[Fol
 
 
 class Proposal(NamedTuple):
-    """A change of the in-sync set that the controller is asked for."""
+    """An ISR that the leader proposes to the controller."""
 
     leader_epoch: int
     partition_epoch: int
@@ -89,7 +89,7 @@ class Proposal(NamedTuple):
 
 
 class Leadership:
-    """One epoch of leading one partition: the followers, the committed set, the proposal under way."""
+    """One leader epoch of one partition: the followers, the committed ISR, the proposal in flight."""
 
     __slots__ = (
         "_broker_epoch",
@@ -123,7 +123,7 @@ class Leadership:
         self.replicas = replicas
         self.isr = isr
         self.proposal: Proposal | None = None
-        # Members get as long as any other to show themselves to a new leader.
+        # A new leader gives members of the ISR the full lag time to send their first fetch.
         self.followers: dict[NodeId, FollowerProgress] = {
             each: FollowerProgress(each, caught_up_at=now if each in isr else NEVER)
             for each in replicas
@@ -131,10 +131,10 @@ class Leadership:
         }
         self._recount()
 
-    # -- the image, and answers of the controller --------------------------------------------
+    # -- committed changes -------------------------------------------------------------------
 
     def commit(self, *, partition_epoch: int, replicas: tuple[NodeId, ...], isr: tuple[NodeId, ...]) -> bool:
-        """Take over what is committed; False if it is no later than what is known."""
+        """Apply a committed state; return False if it is not newer than the known one."""
         if partition_epoch <= self.partition_epoch:
             return False
         if replicas != self.replicas:
@@ -145,22 +145,22 @@ class Leadership:
         self.partition_epoch = partition_epoch
         self.replicas = replicas
         self.isr = isr
-        # Whatever was proposed was based on an older state: it has won or lost by now.
+        # The proposal was based on an older state, so it has been accepted or rejected by now.
         self.proposal = None
         self._recount()
         return True
 
     def next_epoch(self, *, epoch: int, epoch_start: int) -> None:
-        """The same node goes on leading in the following epoch: what its followers hold stays true."""
+        """Continue as leader in the next epoch, keeping the progress of the followers."""
         self.epoch = epoch
         self.epoch_start = epoch_start
         self.proposal = None
         self._recount()
 
-    # -- the in-sync set -----------------------------------------------------------------------
+    # -- in-sync replicas ----------------------------------------------------------------------
 
     def is_member(self, node_id: NodeId) -> bool:
-        """Whether the node is, or may be by now, in the in-sync set."""
+        """Return whether the node is in the maximal ISR: the committed one, or the one that is proposed."""
         return node_id in self._maximal
 
     def _recount(self) -> None:
@@ -168,7 +168,7 @@ class Leadership:
         for follower in self.followers.values():
             if follower.node_id in self._maximal:
                 follower.joining = False
-        # Those that the mark waits for.
+        # The followers that the high watermark waits for.
         self.counted = tuple(each for each in self.followers.values() if each.joining or each.node_id in self._maximal)
 
     # -- proposals -----------------------------------------------------------------------------
@@ -176,7 +176,7 @@ class Leadership:
     def expand_isr(
         self, follower: FollowerProgress, *, mark: int, now: float, lag_s_max: float, allowed: bool
     ) -> Proposal | None:
-        """What to propose after a fetch of a follower outside the set. `allowed`: its broker may be a member."""
+        """Return the proposal to make after a fetch of a follower outside the ISR. `allowed`: its broker may join."""
         close = allowed and now - follower.caught_up_at <= lag_s_max
         if close != follower.joining:
             follower.joining = close
@@ -186,7 +186,7 @@ class Leadership:
         return self._propose((*self.isr, follower.node_id))
 
     def shrink_isr(self, *, leader_end: int, now: float, lag_s_max: float) -> Proposal | None:
-        """What to propose about members that have not been caught up for too long."""
+        """Return the proposal that removes members which have lagged for too long; None if there are none."""
         late = []
         for follower in self.followers.values():
             if now - follower.caught_up_at > lag_s_max and follower.offset < leader_end:
@@ -210,13 +210,13 @@ class Leadership:
         return self.proposal
 
     def withdraw(self, proposal: Proposal) -> None:
-        """The controller has changed nothing and never will for this proposal."""
+        """Drop a proposal that the controller rejected without changing anything."""
         if self.proposal is proposal:
             self.proposal = None
             self._recount()
 
     def low_watermark(self, own_start: int, *, is_alive: Callable[[NodeId], bool]) -> int:
-        """The lowest log start of the living replicas: below it nobody keeps anything."""
+        """Return the lowest log start of the live replicas: none of them has records below it."""
         starts = [each.log_start_offset for each in self.followers.values() if is_alive(each.node_id)]
         return min([own_start, *starts])
 
@@ -224,7 +224,7 @@ class Leadership:
 def most_caught_up(
     followers: Mapping[NodeId, FollowerProgress], *, among: Sequence[NodeId], offset: int
 ) -> NodeId | None:
-    """The replica to read an offset from, of those that hold it: the one that has most (KIP-392)."""
+    """Return the replica to read an offset from: of those that have it, the one with the highest end (KIP-392)."""
     best: FollowerProgress | None = None
     for node_id in among:
         follower = followers.get(node_id)

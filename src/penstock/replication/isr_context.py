@@ -1,4 +1,4 @@
-"""What a leader asks of the rest of its node about other brokers and the controller."""
+"""The interface between a leader and the rest of its node: facts about brokers, and proposals to the controller."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class IsrContext(Protocol):
-    """What a partition with followers needs of the rest of the node."""
+    """Everything that a partition needs to manage its in-sync replicas."""
 
     @property
     def lag_s_max(self) -> float: ...
@@ -20,11 +20,11 @@ class IsrContext(Protocol):
     def now(self) -> float: ...
 
     def may_join(self, partition: Partition, node_id: NodeId, broker_epoch: int) -> bool:
-        """Whether a replica may be a member of the in-sync set: registered with that epoch, alive, its disk there."""
+        """Return whether a replica may join the ISR: its broker has this epoch and is alive, and its disk is usable."""
         ...
 
     def is_alive(self, node_id: NodeId) -> bool: ...
 
     def propose(self, partition: Partition, proposal: Proposal) -> None:
-        """Ask the controller for another in-sync set."""
+        """Propose another ISR to the controller."""
         ...

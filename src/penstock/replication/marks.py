@@ -1,7 +1,7 @@
-"""What consumers are shown of a partition's log: the high watermark and the last stable offset.
+"""The bounds up to which consumers read a log: the high watermark and the last stable offset.
 
-`Marks` owns both and is the only one to move them; partition.py decides how far. They never move back, except with
-the end of the log. Goes to storage/log.py for open transactions.
+`Marks` is the only owner of both; partition.py decides how far they move. They never move back, except when the log
+is truncated. Calls storage/log.py for open transactions.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from penstock.storage.log import Log
 
 
 class Marks:
-    """The marks of one log. `known_mark` is a lower bound of the mark, None if all that is durable is below it."""
+    """The bounds of one log. `known_mark` is a lower bound of the high watermark; None means the durable end."""
 
     __slots__ = ("_held_size", "_hidden_size", "_log", "_offsets", "_stable", "high_watermark")
 
@@ -21,14 +21,14 @@ class Marks:
         self.high_watermark = mark
         log.high_watermark_moved(mark)
         self._stable = self._stable_up_to(mark)
-        # Bytes that nobody sees yet, and bytes that only readers of uncommitted records see.
+        # Bytes above the high watermark, and bytes that only read_uncommitted consumers can read.
         self._hidden_size = 0
         self._held_size = 0
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset below which every transaction has ended for good; it never moves back."""
-        # Deleted records hold nobody back, whether or not their transaction was ended.
+        """Return the offset below which every transaction has ended; it never moves back."""
+        # Deleted records do not hold readers back, even if their transaction was never ended.
         start = self._offsets.start
         return self._stable if self._stable >= start else start
 
@@ -37,13 +37,15 @@ class Marks:
         return mark if first_unstable is None or first_unstable > mark else first_unstable
 
     def wrote(self, size: int) -> None:
-        """Count bytes that were appended and are not shown yet."""
+        """Count appended bytes, which are above the high watermark for now."""
         self._hidden_size += size
 
     def move(self, mark: int) -> int:
-        """Show everything below an offset; return about how many bytes somebody may see for the first time."""
+        """Set the high watermark; return roughly how many bytes become visible to some consumer."""
         end = self._offsets.end
-        assert self.high_watermark < mark <= end, f"the mark moves from {self.high_watermark} to {mark} of {end}"
+        assert self.high_watermark < mark <= end, (
+            f"cannot move the high watermark from {self.high_watermark} to {mark}, the log ends at {end}"
+        )
         self.high_watermark = mark
         size = self._hidden_size
         log = self._log
@@ -57,19 +59,19 @@ class Marks:
         return self._advance_stable(mark, size)
 
     def _advance_stable(self, mark: int, size: int) -> int:
-        """Move the stable mark after the high watermark."""
+        """Move the last stable offset after the high watermark has moved."""
         self._log.high_watermark_moved(mark)
         stable = max(self._stable, self._stable_up_to(mark))
         if stable == self._stable:
             self._held_size += size
             return size
-        # An ended transaction shows its readers all that it held back.
+        # A transaction has ended: everything that it held back becomes visible.
         held, self._held_size = self._held_size, (0 if stable == mark else self._held_size + size)
         self._stable = stable
         return size + held
 
     def after_truncation(self) -> None:
-        """Stay within a log of which something was cut."""
+        """Lower the bounds to the end of a truncated log."""
         offsets = self._offsets
         self.high_watermark = min(max(self.high_watermark, offsets.start), offsets.end)
         self._hidden_size = 0

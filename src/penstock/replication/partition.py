@@ -1,8 +1,8 @@
-"""One partition as this node holds it: its log, its role, its high watermark, and who waits on it.
+"""One partition on this node: its log, its role, its high watermark, and the requests that wait on it.
 
-Calls go to storage/log.py, marks.py, waiting.py and, while it leads, to isr.py. The high watermark follows what every
-in-sync replica holds durably, so nothing that a power failure could take back is ever shown to a consumer.
-Refuses: other roles, stale and unknown leader epochs, too small an in-sync set.
+Calls storage/log.py, marks.py, waiting.py and, on the leader, isr.py. The high watermark covers only what every
+in-sync replica holds durably, so that consumers never read records which a power failure could remove.
+Refuses: requests for another role, stale and unknown leader epochs, appends with acks=all below min ISR.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ ALL_REPLICAS = -1
 
 
 class Partition:
-    """A log with its marks, its role in the cluster and its waiters."""
+    """A log with its high watermark, its role in the cluster and its waiting requests."""
 
     __slots__ = (
         "_enough_in_sync",
@@ -78,9 +78,9 @@ class Partition:
         known_mark: int | None = None,
         isr_context: IsrContext | None = None,
     ) -> None:
-        """Until it is told otherwise, the partition is led here and has no other replica.
+        """Create a partition that this node leads, with no other replica, until `take_role` changes that.
 
-        `known_mark` is what is known of the mark of a partition with other replicas: a lower bound.
+        `known_mark` is a lower bound of the high watermark of a partition with other replicas.
         """
         self.topic = topic
         self.topic_id = topic_id
@@ -89,7 +89,7 @@ class Partition:
         self.log = log
         self.marks = Marks(log, known_mark)
         self.waiters = Waiters()
-        # What producers wrote here, counted by the handler.
+        # What producers have written, counted by the handler.
         self.bytes_in = self.messages_in = 0
         self._isr_context = isr_context
         self.leader = node_id
@@ -98,9 +98,9 @@ class Partition:
         self.replicas: tuple[NodeId, ...] = (node_id,)
         self.isr: tuple[NodeId, ...] = (node_id,)
         self.unclean = False
-        """Whether an unclean election gave the partition its leader, and not every replica has joined since."""
+        """Whether the leader was elected uncleanly and not every replica has joined the ISR since."""
         self.on_follower_durable: Callable[[], None] | None = None
-        """Told when a follower's log holds more, durably where its topic asks for that."""
+        """Called when more of a follower's log is durable, or written if its topic does not sync appends."""
         self.leadership: Leadership | None = Leadership(
             node_id, epoch=0, epoch_start=log.end_offset, partition_epoch=-1, replicas=self.replicas, isr=self.isr,
             now=0.0,
@@ -124,13 +124,13 @@ class Partition:
 
     @property
     def mark_is_known(self) -> bool:
-        """Whether a new leader has learned how far the mark had come before it."""
+        """Return whether a new leader knows the high watermark of the leader before it."""
         return self.leadership is None or self.marks.high_watermark >= self.leadership.epoch_start
 
     def take_role(self, state: PartitionImage) -> None:
-        """Follow the image: lead, follow, or change the company while doing so."""
+        """Apply the state in the metadata image: become leader or follower, or keep the role with another ISR."""
         if state.leader_epoch < self.leader_epoch or state.partition_epoch < self.partition_epoch:
-            return  # The controller's own answer was faster than the image.
+            return  # The response of the controller arrived before the image.
         goes_on = self.leadership is not None and state.leader == self.node_id
         if goes_on and state.leader_epoch == self.leader_epoch and self.partition_epoch >= 0:
             self.apply_isr(state.isr, state.replicas, state.partition_epoch)
@@ -152,8 +152,8 @@ class Partition:
             self._advance()
         else:
             self.leadership = None
-            # The next batch from the leader may be of an older epoch than the one that was led here.
-            self.log.forget_unwritten_epochs()
+            # The next batch from the leader may have an older epoch than the one in which this node led.
+            self.log.drop_unwritten_epochs()
             if changed:
                 self._fail_waiting()
 
@@ -175,12 +175,12 @@ class Partition:
         )
 
     def _record_epoch(self) -> None:
-        """From here on a follower with batches of another leader is told where they part from this log."""
+        """Record where this epoch begins, so that followers of another leader learn where the logs diverge."""
         if len(self.replicas) > 1:
             self.log.begin_epoch(self.leader_epoch, self.log.end_offset)
 
     def apply_isr(self, isr: tuple[NodeId, ...], replicas: tuple[NodeId, ...], partition_epoch: int) -> None:
-        """Another in-sync set was committed in the same leader epoch."""
+        """Apply an ISR that was committed in the same leader epoch."""
         leadership = self.leadership
         if leadership is None or not leadership.commit(partition_epoch=partition_epoch, replicas=replicas, isr=isr):
             return
@@ -193,14 +193,14 @@ class Partition:
         self.maybe_expand_isr()
 
     def withdraw(self, proposal: Proposal) -> None:
-        """The controller will not change the set: who was to join does not count any longer."""
+        """Drop a proposal that the controller rejected: the high watermark no longer waits for the new member."""
         if self.leadership is not None:
             self.leadership.withdraw(proposal)
-            # The mark may have waited for that one alone, and nothing else may happen here for long.
+            # The high watermark may have waited for that follower alone, and no other event may come for a long time.
             self._advance()
 
     def settings_changed(self) -> None:
-        """min.insync.replicas may be another."""
+        """Apply a changed min.insync.replicas."""
         if self.leadership is not None:
             self._check_min_isr()
             self._advance()
@@ -217,7 +217,7 @@ class Partition:
         self.waiters.changed()
 
     def check_epoch(self, current_leader_epoch: int, *, leader_only: bool = True) -> None:
-        """Fence a client that knows an older, or claims a newer, leader epoch (KIP-320)."""
+        """Reject a request with an older or newer leader epoch (KIP-320)."""
         if leader_only and self.leadership is None:
             raise NotLeaderOrFollower
         if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
@@ -230,43 +230,41 @@ class Partition:
     def follower_fetched(
         self, progress: FollowerProgress, offset: int, log_start_offset: int, broker_epoch: int
     ) -> None:
-        """A follower's fetch, checked by now, shows that it holds everything before an offset."""
+        """Record a follower's fetch, which was checked before: it holds everything before the offset."""
         leadership, isr_context = self.leadership, self._isr_context
-        assert leadership is not None and isr_context is not None, "only a leader with followers is fetched from"
+        assert leadership is not None and isr_context is not None, (
+            "only a leader with followers receives replica fetches"
+        )
         now = isr_context.now()
         progress.fetched(offset, log_start_offset, broker_epoch, leader_end=self.log.offsets.end, now=now)
         if not leadership.is_member(progress.node_id):
-            proposal = leadership.expand_isr(
-                progress,
-                mark=self.high_watermark,
-                now=now,
-                lag_s_max=isr_context.lag_s_max,
-                allowed=isr_context.may_join(self, progress.node_id, broker_epoch),
-            )
-            if proposal is not None:
-                isr_context.propose(self, proposal)
+            self._propose_joining(leadership, isr_context, progress, now)
         if offset > self.marks.high_watermark:
             self._advance()
 
     def maybe_expand_isr(self) -> None:
-        """Who was not admitted by its last fetch may be now: its broker is alive again, or the set has changed."""
+        """Propose followers that could not join at their last fetch: their broker or the ISR may have changed."""
         leadership, isr_context = self.leadership, self._isr_context
         if leadership is None or isr_context is None:
             return
         now = isr_context.now()
         for progress in leadership.followers.values():
-            if progress.offset < 0 or leadership.is_member(progress.node_id):
-                continue
-            allowed = isr_context.may_join(self, progress.node_id, progress.broker_epoch)
-            proposal = leadership.expand_isr(
-                progress, mark=self.high_watermark, now=now, lag_s_max=isr_context.lag_s_max, allowed=allowed
-            )
-            if proposal is not None:
-                isr_context.propose(self, proposal)
+            if progress.offset >= 0 and not leadership.is_member(progress.node_id):
+                self._propose_joining(leadership, isr_context, progress, now)
         self._advance()
 
+    def _propose_joining(
+        self, leadership: Leadership, isr_context: IsrContext, progress: FollowerProgress, now: float
+    ) -> None:
+        allowed = isr_context.may_join(self, progress.node_id, progress.broker_epoch)
+        proposal = leadership.expand_isr(
+            progress, mark=self.high_watermark, now=now, lag_s_max=isr_context.lag_s_max, allowed=allowed
+        )
+        if proposal is not None:
+            isr_context.propose(self, proposal)
+
     def maybe_shrink_isr(self) -> None:
-        """Propose to drop members that have not been caught up for too long."""
+        """Propose an ISR without the members that have lagged for too long."""
         leadership, isr_context = self.leadership, self._isr_context
         if leadership is None or isr_context is None or not leadership.followers:
             return
@@ -281,13 +279,13 @@ class Partition:
         self.maybe_expand_isr()
 
     def delete_before(self, offset: int) -> None:
-        """Hide the records before an offset, here and, with the next answers, on every other replica."""
+        """Delete the records before an offset, on this replica now and on the others with their next fetch response."""
         self.log.advance_start(offset)
         self.waiters.followers_changed()
 
     @property
     def low_watermark(self) -> int:
-        """The offset below which no living replica keeps anything."""
+        """Return the offset below which no live replica has records."""
         start = self.log.start_offset
         if self.leadership is None or self._isr_context is None:
             return start
@@ -305,9 +303,9 @@ class Partition:
         transaction_verified: VerificationGuard | bool = False,
         prepared: Prepared | None = None,
     ) -> Appended:
-        """Write one batch. Returns before it is durable; `wait_durable` tells when it is.
+        """Append one batch and return before it is durable; `wait_durable` waits for that.
 
-        `trusted`, `transaction_verified` and `prepared` are those of `Log.append`.
+        `trusted`, `transaction_verified` and `prepared` are passed to `Log.append`.
         """
         if self.leadership is None:
             raise NotLeaderOrFollower
@@ -339,7 +337,7 @@ class Partition:
         now_ms: int,
         transaction_version: int = 0,
     ) -> Appended:
-        """End a producer's transaction here. Returns before that is durable, like `append` with acks=all."""
+        """Append the marker that ends a transaction; return before it is durable, like `append` with acks=all."""
         if self.leadership is None:
             raise NotLeaderOrFollower
         if not self._enough_in_sync:
@@ -366,35 +364,35 @@ class Partition:
         if offsets.start == offsets.end:
             first = BatchHeader.at(records)
             if first.base_offset < offsets.end < first.next_offset:
-                # Records were deleted up to the middle of a batch: the log begins with the whole of it.
+                # Records were deleted up to the middle of a batch: the log starts with the whole batch.
                 self.restart_at(first.base_offset)
-        # Compaction leaves gaps below the mark alone; any other is a rotten offset. A new leader may know a lower mark
-        # than it had when it compacted what earlier leaders wrote, and learns the mark only from who follows it.
+        # Compaction leaves gaps only below the high watermark; any other gap is a corrupt offset. The high watermark of
+        # a new leader may be lower than it was when it compacted records of earlier leaders, until its followers fetch.
         self.log.append_replicated(records, now_ms=now_ms, gaps_below=leader_mark, gaps_before_epoch=self.leader_epoch)
         self.marks.wrote(len(records))
 
     def follow_high_watermark(self, mark: int) -> None:
-        """The leader's mark, as far as this follower has come."""
+        """Advance the high watermark to that of the leader, but not past the end of this log."""
         mark = min(mark, self.log.offsets.end)
         if mark > self.marks.high_watermark:
             self._set_high_watermark(mark)
 
     def truncate(self, offset: int) -> None:
-        """Drop what has parted from the leader's log."""
+        """Remove the records that diverge from the leader's log."""
         self.log.truncate_to(offset)
         self.marks.after_truncation()
 
     def restart_at(self, offset: int) -> None:
-        """Drop everything: the leader's log begins behind, or this one has nothing."""
+        """Remove everything and start at an offset: the leader's log starts later, or this one is empty."""
         self.log.truncate_fully_and_start_at(offset)
         self.marks.after_truncation()
 
-    # -- the mark --------------------------------------------------------------------------
+    # -- the high watermark ----------------------------------------------------------------
 
     def wait_committed(self, deadline: float, done: Callable[[int], None]) -> bool:
-        """Park until consumers are shown all that is written by now; False if there is nothing to wait for.
+        """Wait until the high watermark reaches the current end of the log; return False if no wait is needed.
 
-        A mark that waits for other replicas is not waited for: they may be long in coming.
+        Returns False as well if the high watermark depends on other replicas, which may take long.
         """
         log = self.log
         if log.end_offset == self.high_watermark or self.isr != (self.node_id,) or log.directory.failure is not None:
@@ -403,7 +401,7 @@ class Partition:
         return True
 
     def _advance(self) -> None:
-        """More is durable here, or a follower has come further, or others count."""
+        """Advance the high watermark after a sync, a fetch of a follower, or a change of the ISR."""
         leadership = self.leadership
         if leadership is None:
             if self.on_follower_durable is not None:
@@ -418,19 +416,19 @@ class Partition:
     def _set_high_watermark(self, mark: int) -> None:
         self.waiters.mark_moved(mark, self.marks.move(mark))
 
-    # -- who waits -------------------------------------------------------------------------
+    # -- waiters ---------------------------------------------------------------------------
 
     def wait_durable(self, waiting: WaitingProduce) -> None:
-        """Park until the high watermark reaches the offset. Offsets come in about rising order."""
+        """Park a produce request until the high watermark reaches its offset. Offsets rise, roughly."""
         self.waiters.add_produce(waiting)
 
     def fail(self, code: int) -> None:
-        """Nobody will be served here any more: answer all who wait."""
+        """Answer all waiting requests: this node no longer serves the partition."""
         self.waiters.fail_produces(code)
         self.waiters.changed()
 
     def add_follower(self, entry: SessionEntry) -> None:
-        """A follower's session takes the partition in: it will ask for the newest batch."""
+        """Add a follower's session, and keep the newest batch in memory for it."""
         self.waiters.add_follower(entry)
         self.log.reader.keep_last(True)
 
@@ -442,13 +440,13 @@ class Partition:
     # -- reading ---------------------------------------------------------------------------
 
     def read(self, offset: int, *, max_bytes: int, committed_only: bool, at_least_one: bool) -> FileSlice | None:
-        """Whole batches from the one that contains the offset, up to the mark; None if there are none."""
+        """Return whole batches from the one that contains the offset, up to the consumers' bound; None without any."""
         marks, log = self.marks, self.log
         end = marks.last_stable_offset if committed_only else marks.high_watermark
         if offset >= end:
             damaged_from = log.quarantine.damaged_from
             if damaged_from is not None and offset >= damaged_from:
-                # There is more, or was: it must not look as if the reader had to wait for it.
+                # There are or were more records: an empty response would make the reader wait for them.
                 raise StorageError(log.damage)
             if offset > log.offsets.end:
                 raise OffsetOutOfRange
@@ -457,7 +455,7 @@ class Partition:
         return log.reader.read(offset, max_bytes=max_bytes, end=end, at_least_one=at_least_one)
 
     def read_for_replica(self, offset: int, *, max_bytes: int, at_least_one: bool) -> FileSlice | bytes | None:
-        """Whole batches up to the end of the log; None if there are none."""
+        """Return whole batches up to the end of the log; None if there are none."""
         end, reader = self.log.offsets.end, self.log.reader
         if offset == end:
             return None
@@ -467,9 +465,9 @@ class Partition:
         return reader.read(offset, max_bytes=max_bytes, end=end, at_least_one=at_least_one)
 
     def end_for_consumers(self, *, committed_only: bool) -> int:
-        """Where the log ends for a consumer that asks. Refuses while a new leader has not learned the mark.
+        """Return the end offset for consumers. Refuses until a new leader knows the high watermark.
 
-        Where a damaged log ended is perhaps not known: that is refused, too.
+        Refuses for a damaged log as well, because its real end may be unknown.
         """
         if self.log.damage is not None:
             raise StorageError(self.log.damage)
@@ -478,10 +476,11 @@ class Partition:
         return self.last_stable_offset if committed_only else self.high_watermark
 
     def diverging_epoch(self, offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
-        """Where the reader's log and this one part, if they do before the offset (KIP-595)."""
+        """Return the epoch and end offset where the reader's log diverges, if it does before the offset (KIP-595)."""
         damaged_from = self.log.damaged_from
         if damaged_from is not None and (len(self.replicas) > 1 or offset >= damaged_from):
-            # A start that met damage knows the epochs before it alone: nobody may cut a whole log on its word.
+            # After recovery of a damaged log only the epochs before the damage are known: a healthy follower must not
+            # truncate because of them.
             raise StorageError(self.log.damage)
         epoch, end_offset = self.log.epochs.end_of(last_fetched_epoch, self.log.offsets.end)
         if end_offset < 0:
@@ -491,7 +490,7 @@ class Partition:
         return None
 
     def contains_prefix(self, offset: int, last_fetched_epoch: int) -> bool:
-        """Whether a follower's log up to an offset is a part of this one, as far as it is known here."""
+        """Return whether a follower's log up to an offset is a prefix of this log, as far as the epochs show."""
         log = self.log
         if not log.offsets.start <= offset <= log.offsets.end:
             return False

@@ -1,8 +1,9 @@
-"""Replicas that are damaged, or whose disk was lost: told to the controller, set aside, refilled, given back.
+"""Repair of replicas that are damaged or whose disk was lost.
 
-`next_step` decides; `Repairs` carries out, and asks the controller with AssignReplicasToDirs until the image
-shows what was asked for. Nothing is removed before the replica is whole again. The table stands in
-docs/internals/replication.md. Goes to storage/store.py through the `replace` it is given.
+A damaged replica is reported to the controller, set aside, copied again from the leader and assigned back. `next_step`
+decides; `Repairs` carries it out and sends AssignReplicasToDirs until the metadata image shows the change. Nothing is
+removed before the replica is complete again. The table is in docs/internals/replication.md. Calls storage/store.py
+through the `replace` callback.
 """
 
 import asyncio
@@ -28,21 +29,21 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TIMEOUT_S: Final = 5.0
-LOOK_S: Final = 0.02
+POLL_S: Final = 0.02
 RETRY_S: Final = 0.2
 REPLICAS_PER_REQUEST_MAX: Final = 2_000
-"""So many replicas are named in one request: the controller does not read more than a few thousand."""
+"""The controller accepts no more than a few thousand replicas in one request."""
 
 
 class Next(Enum):
     NOTHING = "nothing"
-    REPORT_LOST = "say that the replica is lost"
-    REPLACE = "set the folder aside and begin with an empty log"
-    REPORT_ASSIGNED = "say that the replica is whole, and in this node's directory"
+    REPORT_LOST = "report the replica as lost"
+    REPLACE = "set the folder aside and start with an empty log"
+    REPORT_ASSIGNED = "report the replica as complete, in this node's directory"
 
 
 def next_step(*, damaged: bool, directory: UUID, own_directory: UUID, has_other_leader: bool, caught_up: bool) -> Next:
-    """What to do for a replica with others to repair it from. `caught_up`: it has all below its leader's mark."""
+    """Return the next step for a replica of several. `caught_up`: it has all below its leader's high watermark."""
     if damaged:
         if directory != LOST_DIRECTORY:
             return Next.REPORT_LOST
@@ -55,20 +56,20 @@ def next_step(*, damaged: bool, directory: UUID, own_directory: UUID, has_other_
 
 
 def directory_of(state: PartitionImage, node_id: NodeId) -> UUID:
-    """Where a replica lies; one that nobody has said anything about is as good as assigned."""
+    """Return the directory of a replica; unassigned, which is usable, if the image does not contain one."""
     slot = state.replicas.index(node_id)
     return state.directories[slot] if slot < len(state.directories) else UNASSIGNED_DIRECTORY
 
 
 def is_usable(directory: UUID, log_dirs: tuple[UUID, ...]) -> bool:
-    """Whether a replica in the directory may be relied on, given those that its broker has."""
+    """Return whether a replica in the directory is usable, given the directories of its broker."""
     if directory == LOST_DIRECTORY:
         return False
     return directory in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY) or not log_dirs or directory in log_dirs
 
 
 class Repairs:
-    """The replicas of this node that are not where the image says, or not whole."""
+    """The replicas of this node that are damaged, incomplete, or in another directory than the image says."""
 
     def __init__(
         self,
@@ -90,14 +91,14 @@ class Repairs:
         self._repaired = repaired
         self._caught_up: set[tuple[UUID, int]] = set()
         self._emptied: set[tuple[UUID, int]] = set()
-        """Replicas that were set aside here and are not filled again: not whole, whatever an image says."""
+        """Replicas that were set aside and are not complete again, even if an image assigns them to this node."""
         self._watched: dict[tuple[UUID, int], Partition] = {}
         self._wanted: dict[tuple[UUID, int], UUID] = {}
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
     def update(self, partition: Partition, state: PartitionImage) -> None:
-        """Decide anew about one replica; called when it is opened, damaged, or changed in the image."""
+        """Decide about one replica; called when it is opened, found damaged, or changed in the image."""
         key = (partition.topic_id, partition.index)
         if len(state.replicas) < 2 or self._node_id not in state.replicas:
             self.forget(partition)
@@ -126,7 +127,7 @@ class Repairs:
             self._want(key, LOST_DIRECTORY if step is Next.REPORT_LOST else self._own_directory)
 
     def fetched(self, partition: Partition, leader_mark: int, image: Image) -> None:
-        """A follower has taken in an answer."""
+        """Handle a fetch response of a follower, after which the replica may be complete."""
         key = (partition.topic_id, partition.index)
         if key in self._watched and key not in self._caught_up and partition.log.end_offset >= leader_mark:
             self._caught_up.add(key)
@@ -146,9 +147,9 @@ class Repairs:
         return self._watched.get((partition.topic_id, partition.index)) is partition
 
     async def wait_losses_reported(self) -> None:
-        """Return once the image shows every damaged replica here as lost: until then one of them might be elected."""
+        """Wait until the image shows every damaged replica of this node as lost: before that, one might be elected."""
         while LOST_DIRECTORY in self._wanted.values():
-            await pause(self._clock, LOOK_S)
+            await pause(self._clock, POLL_S)
 
     @property
     def any_watched(self) -> bool:
@@ -167,25 +168,25 @@ class Repairs:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
-        """Ask until the image shows it: what is wanted is taken off the list by `look`."""
+        """Send requests until the image shows every change; `update` removes those that it shows."""
         try:
             while self._wanted:
                 if self._broker_epoch() >= 0:
-                    await self._ask(dict(islice(self._wanted.items(), REPLICAS_PER_REQUEST_MAX)))
+                    await self._send(dict(islice(self._wanted.items(), REPLICAS_PER_REQUEST_MAX)))
                 await pause(self._clock, RETRY_S)
         except Exception:
-            log.exception("the directories of replicas are not told to the controller any more")
+            log.exception("the task that reports replica directories to the controller failed")
         finally:
             self._task = None
 
-    async def _ask(self, wanted: dict[tuple[UUID, int], UUID]) -> None:
+    async def _send(self, wanted: dict[tuple[UUID, int], UUID]) -> None:
         try:
             answer = await self._channel.ask(ApiKey.ASSIGN_REPLICAS_TO_DIRS, self._request(wanted), timeout_s=TIMEOUT_S)
         except PeerUnavailable as reason:
-            log.info("the controller was not told of directories: %s", reason)
+            log.info("cannot report replica directories to the controller: %s", reason)
             return
         if answer.error_code:
-            log.warning("the controller refuses to assign directories: %s", answer.error_code.name)
+            log.warning("the controller rejected the directories of replicas: %s", answer.error_code.name)
 
     def _request(self, wanted: dict[tuple[UUID, int], UUID]) -> "AssignReplicasToDirsRequest":
         from kio.schema.assign_replicas_to_dirs.v0 import request as wire

@@ -1,9 +1,9 @@
-"""Every partition that this node holds, found by topic name or topic id.
+"""All partitions on this node, by topic name and topic id.
 
-Subscribes to the metadata image: makes, opens and retires logs as topics come and go, gives each partition
-its role, and hands changed settings down. Files are made and removed in slices, so that a topic of ten
-thousand partitions does not hold up the event loop; `settled` waits for the last of them. What partitions
-with other replicas need is in cluster_peers.py. Calls go to partition.py and storage/store.py.
+Subscribes to the metadata image: creates, opens and deletes logs, gives each partition its role, and passes on changed
+settings. Files are created and removed in slices, so that a topic with ten thousand partitions does not block the
+event loop; `settled` waits for the last slice. cluster_peers.py serves partitions with other replicas. Calls
+partition.py and storage/store.py.
 """
 
 import asyncio
@@ -29,33 +29,32 @@ from penstock.replication.partition import Partition
 from penstock.replication.throttle import LEADER, Throttle
 from penstock.storage.directory import UNOPENABLE
 from penstock.storage.log import Log
-from penstock.storage.reserve import is_no_room
+from penstock.storage.reserve import is_disk_full
 from penstock.storage.store import LogStore
 
 log = logging.getLogger(__name__)
 
 SWEEP_S: Final = 0.5
-# Each is a few new files or one rename: together they take about as long as a large fetch.
 SLICE_S: Final = 0.002
-"""So long chores are done in a turn of the event loop: to open a log takes milliseconds."""
+"""How long chores run in one turn of the event loop: opening a log takes milliseconds."""
 CHORES_PER_SLICE: Final = 64
-
+"""Each chore creates a few files or renames one; together they take about as long as a large fetch."""
 
 UNREADABLE_S: Final = 2.0
-"""A log that cannot be read for so long is damaged; a disk may fail for a moment."""
+"""A log that cannot be read for this long counts as damaged; a disk may fail for a moment."""
 REOPEN_S: Final = 5.0
 REOPEN_S_MAX: Final = 300.0
 
 
 class _NextAttempt(NamedTuple):
-    """When a log that cannot be read is opened again, and how long after the attempt before."""
+    """When to open an unreadable log again, and the pause since the previous attempt."""
 
     at: float
     pause_s: float
 
 
 class HostedTopic:
-    """A topic of which this node holds partitions, with the keys that hot requests know it by."""
+    """A topic with partitions on this node, and the keys by which produce and fetch requests find it."""
 
     __slots__ = (
         "_bytes_in_before",
@@ -76,7 +75,7 @@ class HostedTopic:
         self.id_bytes = topic_id.bytes
         self.internal = is_internal(name)
         self.partitions: dict[int, Partition] = {}
-        # Counted by the handlers since this node holds the topic; what partitions that left had counted.
+        # Counted by the handlers; the `_before` counts are those of partitions that have left this node.
         self.bytes_out = 0
         self._bytes_in_before = self._messages_in_before = 0
 
@@ -89,7 +88,7 @@ class HostedTopic:
         return self._messages_in_before + sum(each.messages_in for each in list(self.partitions.values()))
 
     def drop(self, index: int) -> "Partition | None":
-        """Take a partition out; what it counted stays in the topic's sums, which never go back."""
+        """Remove a partition; its counts stay in the topic's totals, which never decrease."""
         partition = self.partitions.pop(index, None)
         if partition is not None:
             self._bytes_in_before += partition.bytes_in
@@ -98,6 +97,8 @@ class HostedTopic:
 
 
 class Replicas:
+    """The partitions of this node, kept in step with the metadata image."""
+
     def __init__(
         self,
         node_id: NodeId,
@@ -106,7 +107,7 @@ class Replicas:
         current_settings: Callable[[], BrokerSettings],
         peer_access: PeerAccess | None = None,
     ) -> None:
-        """Without `wiring` there are no other nodes: every partition has one replica."""
+        """Create an empty set. Without `peer_access` there are no other nodes: every partition has one replica."""
         self._node_id = node_id
         self._store = store
         self._clock = clock
@@ -130,18 +131,18 @@ class Replicas:
         self._lag_check_at = self._checkpoint_at = 0.0
         self._image_published = True
         self._unopened: dict[tuple[HostedTopic, int], float | None] = {}
-        """Logs that the disk has refused to open or make: they are tried again. Since when they cannot be read; None
-        if the disk is full, or the process short of something."""
+        """Logs that could not be opened or created and will be tried again, with the time since when they are
+        unreadable; None if the disk is full or the process lacks a resource."""
         self._provisional: dict[tuple[HostedTopic, int], _NextAttempt] = {}
-        """Logs that were opened as damaged ones, because they cannot be read: when that is tried again."""
+        """Unreadable logs that were opened as damaged, and when to try again."""
         self.on_late_open: list[Callable[[TopicName, int], None]] = []
-        """Told of logs that are opened after the image has changed: who saw it change did not find them."""
+        """Called for logs that are opened after the image was published: its subscribers did not find them."""
 
     def start(self) -> None:
         self._sweep_timer = self._clock.call_later(SWEEP_S, self._sweep)
 
     def stop(self) -> None:
-        """Follow nobody any more, and write down what is known: the logs are closed next."""
+        """Stop fetching and write the high watermarks, before the logs are closed."""
         for timer in (self._sweep_timer, self._chores_timer):
             if timer is not None:
                 timer.cancel()
@@ -154,17 +155,17 @@ class Replicas:
         self._checkpoint_marks()
 
     async def settled(self) -> None:
-        """Return once every log is there that the image asks for, and gone that it does not."""
+        """Wait until all logs of the image are open and all others are deleted."""
         while self._chores:
             self._run_chores(CHORES_PER_SLICE, within_s=SLICE_S)
             await asyncio.sleep(0)
         while any(since is not None for since in self._unopened.values()):
-            # After UNREADABLE_S they count as damaged. Until then this node must not be elected for them.
+            # After UNREADABLE_S they count as damaged. Until then this node must not become their leader.
             await pause(self._clock, SWEEP_S)
             self._retry_open()
 
     async def wait_losses_reported(self) -> None:
-        """Return once the controller knows which replicas are damaged here, and has them led by others."""
+        """Wait until the controller knows which replicas are damaged on this node, and has moved their leadership."""
         if self._peers is not None:
             await self._peers.wait_losses_reported()
 
@@ -174,22 +175,22 @@ class Replicas:
 
     @property
     def replication_bytes_in(self) -> int:
-        """Bytes that were fetched from leaders."""
+        """Return how many bytes were fetched from leaders."""
         return 0 if self._peers is None else self._peers.follower_throttle.passed
 
     @property
     def isr_changes_refused(self) -> int:
-        """Changes of in-sync sets that this broker has proposed and the controller has refused."""
+        """Return how many ISR proposals of this broker the controller has rejected."""
         return 0 if self._peers is None else self._peers.isr_changes_refused
 
-    def high_watermark(self, place: TopicPartition) -> int:
-        """The mark of a partition; nothing of one that is not served here may be taken away."""
-        partition = self.find(place.topic, place.partition)
+    def high_watermark(self, topic_partition: TopicPartition) -> int:
+        """Return the high watermark of a partition; 0, so that nothing is deleted, if it is not served here."""
+        partition = self.find(topic_partition.topic, topic_partition.partition)
         return 0 if partition is None else partition.high_watermark
 
-    def last_stable_offset(self, place: TopicPartition) -> int:
-        """The offset below which every transaction of a partition has ended for good; 0 if it is not served here."""
-        partition = self.find(place.topic, place.partition)
+    def last_stable_offset(self, topic_partition: TopicPartition) -> int:
+        """Return the offset below which every transaction of a partition has ended; 0 if it is not served here."""
+        partition = self.find(topic_partition.topic, topic_partition.partition)
         return 0 if partition is None else partition.last_stable_offset
 
     def all(self) -> Iterator[Partition]:
@@ -200,11 +201,11 @@ class Replicas:
     def image(self) -> Image:
         return self._image
 
-    # -- the image changes -----------------------------------------------------------------
+    # -- metadata changes ------------------------------------------------------------------
 
     def image_changed(self, delta: Delta, image: Image) -> None:
         self._image = image
-        # Who hears of the image next finds the partitions that are opened before this returns.
+        # Later subscribers find the partitions that are opened before this method returns.
         self._image_published = False
         for topic in delta.topics_deleted:
             self._delete_topic(topic)
@@ -213,7 +214,7 @@ class Replicas:
                 self._apply_partition(topic, index)
         self._take_settings(delta)
         if delta.brokers_changed and self._peers is not None:
-            # Who was not allowed into an in-sync set may be by now.
+            # Followers that could not join an ISR may be able to now.
             for partition in self.all():
                 partition.maybe_expand_isr()
         self._run_chores(CHORES_PER_SLICE, within_s=SLICE_S)
@@ -263,12 +264,12 @@ class Replicas:
         topic = self._image.topics_by_id.get(hosted.id)
         if topic is None or index in hosted.partitions or self._node_id not in topic.partitions[index].replicas:
             return
-        place = TopicPartition(hosted.name, PartitionIndex(index))
+        topic_partition = TopicPartition(hosted.name, PartitionIndex(index))
         state = topic.partitions[index]
         try:
-            opened = self._store.open(place, hosted.id, self._topic_settings(hosted.name))
+            opened = self._store.open(topic_partition, hosted.id, self._topic_settings(hosted.name))
         except Corruption as error:
-            log.error("partition %s is offline: %s", place, error)
+            log.error("partition %s is offline: %s", topic_partition, error)
             return
         except (OSError, StorageError) as error:
             unreadable = self._open_failed(hosted, index, error)
@@ -281,8 +282,8 @@ class Replicas:
             index,
             self._node_id,
             opened,
-            # Alone, a log that was opened is all that was ever acknowledged; with others, they must be asked.
-            known_mark=None if len(state.replicas) == 1 else self._store.high_watermarks.get(place, 0),
+            # With one replica, the log contains everything that was acknowledged. With several, the others decide.
+            known_mark=None if len(state.replicas) == 1 else self._store.high_watermarks.get(topic_partition, 0),
             isr_context=self._peers,
         )
         self._take_role(partition, state)
@@ -290,12 +291,12 @@ class Replicas:
             self._notify_opened(hosted.name, index)
 
     def _open_failed(self, hosted: HostedTopic, index: int, error: OSError | StorageError) -> Log | None:
-        """Note that a log is to be opened again; return it as a damaged one if it cannot be read for `UNREADABLE_S`."""
-        place = TopicPartition(hosted.name, PartitionIndex(index))
-        if isinstance(error, OSError) and is_no_room(error):
+        """Schedule another attempt; return the log as a damaged one if it has been unreadable for `UNREADABLE_S`."""
+        topic_partition = TopicPartition(hosted.name, PartitionIndex(index))
+        if isinstance(error, OSError) and is_disk_full(error):
             self._store.directory.write_failed(error)
         if (hosted, index) not in self._unopened:
-            log.error("partition %s is offline for now: %s", place, error)
+            log.error("partition %s is offline until its log can be opened: %s", topic_partition, error)
         now = self._clock.monotonic()
         if not isinstance(error, OSError) or error.errno not in UNOPENABLE:
             self._unopened[hosted, index] = None
@@ -304,30 +305,30 @@ class Replicas:
         self._unopened[hosted, index] = since = now if since is None else since
         if now - since < UNREADABLE_S:
             return None
-        opened = self._store.open_unreadable(place, hosted.id, self._topic_settings(hosted.name), str(error))
+        opened = self._store.open_unreadable(topic_partition, hosted.id, self._topic_settings(hosted.name), str(error))
         if opened is not None:
             self._provisional[hosted, index] = _NextAttempt(now + REOPEN_S, REOPEN_S)
         else:
-            # It had no records, so that nothing is missing when it is made at last.
+            # It had no records, so nothing is missing once it can be created.
             self._unopened[hosted, index] = None
         return opened
 
     def _retry_unreadable(self) -> None:
-        """Look whether logs that could not be read can be by now, less and less often: each look may take long."""
+        """Try to open unreadable logs again, less and less often: each attempt may take long."""
         now = self._clock.monotonic()
         for (hosted, index), attempt in list(self._provisional.items()):
             partition = hosted.partitions.get(index)
             if partition is None or not partition.log.quarantine.is_provisional or partition.log.is_abandoned:
                 del self._provisional[hosted, index]
             elif now >= attempt.at:
-                place = TopicPartition(hosted.name, PartitionIndex(index))
+                topic_partition = TopicPartition(hosted.name, PartitionIndex(index))
                 try:
-                    self._store.open(place, hosted.id, self._topic_settings(hosted.name))
+                    self._store.open(topic_partition, hosted.id, self._topic_settings(hosted.name))
                 except (OSError, StorageError, Corruption):
                     pause_s = min(attempt.pause_s * 2, REOPEN_S_MAX)
                     self._provisional[hosted, index] = _NextAttempt(now + pause_s, pause_s)
                 else:
-                    log.info("partition %s can be read again", place)
+                    log.info("partition %s can be read again", topic_partition)
                     del self._provisional[hosted, index]
                     self.reopen(partition)
 
@@ -336,11 +337,11 @@ class Replicas:
             opened(name, index)
 
     def is_opening(self, name: TopicName, index: int) -> bool:
-        """Whether a log that is missing now is about to be opened."""
+        """Return whether a missing log is about to be opened."""
         return bool(self._chores) and self._image.partition(name, index) is not None
 
     def _retry_open(self) -> None:
-        """Try what a full or failing disk has refused; whoever depends on it is told."""
+        """Open the logs that a full or failing disk has refused, and notify the subscribers of late opens."""
         takes_writes = self._store.directory.refusal is None
         for (hosted, index), since in list(self._unopened.items()):
             if takes_writes or since is not None:
@@ -353,7 +354,7 @@ class Replicas:
                     self._notify_opened(hosted.name, index)
 
     def reopen(self, partition: Partition) -> None:
-        """Put an empty log in the place of one that was set aside."""
+        """Open a log again in place of one that was set aside or was unreadable."""
         hosted = self.by_id.get(partition.topic_id.bytes)
         if hosted is not None and hosted.partitions.get(partition.index) is partition:
             hosted.drop(partition.index)
@@ -361,7 +362,7 @@ class Replicas:
             self._open(hosted, partition.index)
 
     def _remove_replica(self, hosted: HostedTopic, index: int) -> None:
-        """A reassignment took the replica from this node: its log goes as that of a deleted topic would."""
+        """Delete a replica that a reassignment removed from this node."""
         topic = self._image.topics_by_id.get(hosted.id)
         if topic is None or self._node_id in topic.partitions[index].replicas:
             return
@@ -385,20 +386,20 @@ class Replicas:
             return
         if self.by_name.get(hosted.name_bytes) is hosted:
             del self.by_name[hosted.name_bytes]
-        places = [TopicPartition(hosted.name, PartitionIndex(index)) for index in hosted.partitions]
+        topic_partitions = [TopicPartition(hosted.name, PartitionIndex(index)) for index in hosted.partitions]
         for partition in hosted.partitions.values():
             self._stop_replica(partition, UnknownTopicOrPartition.code)
-        self._chores.append(partial(self._store.about_to_delete, places, hosted.id))
-        self._chores.extend(partial(self._delete, place, hosted.id) for place in places)
+        self._chores.append(partial(self._store.prepare_delete, topic_partitions, hosted.id))
+        self._chores.extend(partial(self._delete, topic_partition, hosted.id) for topic_partition in topic_partitions)
 
-    def _delete(self, place: TopicPartition, topic_id: UUID) -> None:
+    def _delete(self, topic_partition: TopicPartition, topic_id: UUID) -> None:
         try:
-            self._store.delete(place, topic_id)
+            self._store.delete(topic_partition, topic_id)
         except StorageError as error:
-            log.error("the files of deleted partition %s stay: %s", place, error)
+            log.error("cannot remove the files of deleted partition %s: %s", topic_partition, error)
 
     def _run_chores(self, count: int, *, within_s: float = inf) -> None:
-        """Do the oldest chores; their order keeps a topic that was made again apart from its namesake."""
+        """Run the oldest chores. The order matters: a deleted topic's files go before a new topic of the same name."""
         ends = self._clock.monotonic() + within_s
         for _ in range(min(count, len(self._chores))):
             self._chores.popleft()()
@@ -433,7 +434,7 @@ class Replicas:
         if self._provisional:
             self._retry_unreadable()
         if damaged and self._peers is not None:
-            # Readers meet damage too.
+            # Consumers may have found the damage.
             self._peers.report_damage(damaged)
         if now >= self._checkpoint_at:
             interval_ms = self._current_settings().integer("replica.high.watermark.checkpoint.interval.ms")
@@ -442,17 +443,17 @@ class Replicas:
         self._sweep_timer = self._clock.call_later(SWEEP_S, self._sweep)
 
     def _checkpoint_marks(self) -> None:
-        """Write the marks of partitions with other replicas: alone, the log itself says where it ends."""
+        """Write the high watermarks of partitions with other replicas; that of a single replica is its log end."""
         if self._store.failure is not None:
             return
-        # Those of logs that are not open yet stay as they were found.
+        # Logs that are not open yet keep the values that were read at startup.
         marks = {
-            place: mark
-            for place, mark in self._store.high_watermarks.items()
-            if self._image.partition(place.topic, place.partition) is not None
+            topic_partition: mark
+            for topic_partition, mark in self._store.high_watermarks.items()
+            if self._image.partition(topic_partition.topic, topic_partition.partition) is not None
         }
-        # A start takes a log that does not reach its mark for damaged. A follower may hear of a mark before what is
-        # below it is durable here; of a log that is damaged nothing may be forgotten.
+        # Recovery treats a log that ends before its high watermark as damaged, and a follower may learn a high
+        # watermark before the records below it are durable here. The entry of a damaged log stays as it is.
         marks.update(
             (TopicPartition(each.topic, PartitionIndex(each.index)), min(each.high_watermark, each.log.durable_offset))
             for each in self.all()
@@ -461,10 +462,12 @@ class Replicas:
         try:
             self._store.checkpoint_high_watermarks(marks)
         except StorageError as error:
-            log.warning("the high watermarks are not written: %s", error)
+            log.warning("cannot write the high watermarks: %s", error)
 
     def directory_failed(self) -> None:
-        """Answer everybody who waits: what is not durable by now will not be acknowledged."""
+        """Answer all waiting requests after a failure of the data folder.
+
+        Records that are not durable by now will never be acknowledged, because no later sync can be trusted.
+        """
         for partition in list(self.all()):
-            # What is not durable by now never will be known to be.
             partition.fail(StorageError.code)

@@ -1,7 +1,7 @@
-"""How fast replicas that catch up may do so: bytes over the last windows, against a rate.
+"""Throttling of replicas that catch up: the byte rate over the last windows, compared with a limit.
 
-A topic names the replicas that are held back (`*.replication.throttled.replicas`), the broker the rate.
-Members of the in-sync set are never held back: producers wait for them. Pure but for the clock it is given.
+A topic names its throttled replicas (`*.replication.throttled.replicas`), the broker sets the rate. In-sync replicas
+are never throttled, because producers wait for them. Pure, except for the clock that it is given.
 """
 
 from collections import deque
@@ -21,7 +21,7 @@ FOLLOWER: Final = "follower"
 
 
 class Rate:
-    """Bytes a second over a number of windows, of which the present one is the last."""
+    """Bytes per second over a number of windows, the last of which is the current one."""
 
     def __init__(self, *, window_count: int, window_s: float) -> None:
         self._window_count = window_count
@@ -42,7 +42,7 @@ class Rate:
 
 
 class Throttle:
-    """One side's throttle, LEADER or FOLLOWER."""
+    """The throttle of one side, LEADER or FOLLOWER."""
 
     def __init__(self, side: str, monotonic: Callable[[], float], settings: BrokerSettings) -> None:
         self._side = side
@@ -53,21 +53,21 @@ class Throttle:
         )
         self._bytes_per_second = UNLIMITED
         self.passed = 0
-        """Bytes in all, throttled or not."""
+        """Total bytes, throttled or not."""
         self.configure(settings)
 
     def configure(self, settings: BrokerSettings) -> None:
         self._bytes_per_second = settings.integer(f"{self._side}.replication.throttled.rate")
 
     def watches(self, partition: "Partition", node_id: NodeId, *, is_member: bool) -> bool:
-        """Whether what this replica gets counts towards the rate."""
+        """Return whether the bytes of this replica count towards the rate."""
         if self._bytes_per_second == UNLIMITED or is_member:
             return False
         named = self._named(partition.log.settings)
         return bool(named) and (ALL in named or f"{partition.index}:{node_id}" in named)
 
     def holds_back(self, partition: "Partition", node_id: NodeId, *, is_member: bool) -> bool:
-        """Whether the replica must wait until the rate has come down."""
+        """Return whether the replica must wait until the rate is below the limit."""
         return (
             self.watches(partition, node_id, is_member=is_member)
             and self._rate.measure(self._monotonic()) > self._bytes_per_second

@@ -1,8 +1,8 @@
-"""Requests that wait: for their records to become durable, or for records to arrive.
+"""Requests that wait for their records to become durable, or for records to arrive.
 
-A parked request hangs in the lists (`Waiters`) of the partitions it waits on; partition.py
-wakes it when the high watermark moves. Time-outs of fetches share one heap and one timer; those of
-produces are found by a sweep, because almost none of them ever expires.
+A parked request is in the `Waiters` of each partition that it waits on; partition.py wakes it when the high watermark
+moves. Deadlines of fetches share one heap and one timer; those of produce requests are found by a sweep, because
+almost none of them expires.
 """
 
 from __future__ import annotations
@@ -32,40 +32,40 @@ class WaitingProduce:
 
 
 class WaitingFetch(Protocol):
-    """A fetch that found too few bytes."""
+    """A parked fetch of a consumer."""
 
     def more_bytes(self, size: int) -> None:
-        """About so many bytes became visible in one of its partitions."""
+        """Count bytes that became visible in one of its partitions; the size is approximate."""
         ...
 
     def changed(self) -> None:
-        """A partition of it changed hands or went away: look again at once."""
+        """Answer now: one of its partitions has another leader or is gone."""
         ...
 
     def expired(self) -> None: ...
 
 
 class Waiters:
-    """Everything that waits on one partition: acks=all produces, fetches, and the sessions of followers."""
+    """Everything that waits on one partition: produce requests with acks=all, fetches, and sessions of followers."""
 
     __slots__ = ("_fetches", "_produces", "follower_entries")
 
     def __init__(self) -> None:
         self._produces: deque[WaitingProduce] = deque()
-        # A dict for its order and its cheap removal; the values mean nothing.
+        # An ordered set with cheap removal.
         self._fetches: dict[WaitingFetch, None] = {}
         self.follower_entries: list[SessionEntry] = []
-        """The sessions of followers that the partition is part of."""
+        """The entries of this partition in the sessions of followers."""
 
-    # -- what happened -----------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------
 
     def wrote(self, size: int) -> None:
-        """Bytes were appended, for followers to fetch."""
+        """Notify followers of an append."""
         for entry in self.follower_entries:
             entry.wrote(size)
 
     def mark_moved(self, mark: int, size: int) -> None:
-        """The high watermark has come to an offset, and about so many bytes became visible."""
+        """Answer produce requests up to the new high watermark, and notify fetches of about `size` visible bytes."""
         waiting = self._produces
         while waiting and waiting[0].offset <= mark:
             waiting.popleft().done(NO_ERROR)
@@ -76,18 +76,18 @@ class Waiters:
             entry.mark_moved()
 
     def changed(self) -> None:
-        """The partition changed hands or went away: fetches look again at once."""
+        """Notify all fetches that the partition has another leader or is gone."""
         for fetch in list(self._fetches):
             fetch.changed()
         self.followers_changed()
 
     def followers_changed(self) -> None:
-        """Followers are to hear of something other than records."""
+        """Notify followers of a change other than an append."""
         for entry in self.follower_entries:
             entry.changed()
 
     def fail_produces(self, code: int, *, before: float | None = None) -> None:
-        """Answer the produces with an error: all, or those whose deadline is over."""
+        """Answer produce requests with an error: all of them, or those whose deadline has passed."""
         parked, self._produces = self._produces, deque()
         for waiting in parked:
             if before is None or waiting.deadline <= before:
@@ -99,10 +99,10 @@ class Waiters:
         if self._produces and self._produces[0].deadline <= now:
             self.fail_produces(RequestTimedOut.code, before=now)
 
-    # -- who waits ---------------------------------------------------------------------------
+    # -- waiters -----------------------------------------------------------------------------
 
     def add_produce(self, waiting: WaitingProduce) -> None:
-        """Park until the high watermark reaches the offset. Offsets come in about rising order."""
+        """Park a produce request until the high watermark reaches its offset. Offsets rise, roughly."""
         self._produces.append(waiting)
 
     def add_fetch(self, fetch: WaitingFetch) -> None:
@@ -119,7 +119,7 @@ class Waiters:
 
 
 class Deadlines:
-    """When parked fetches run out of patience: one heap, one timer."""
+    """The deadlines of parked fetches: one heap, one timer."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -129,7 +129,7 @@ class Deadlines:
         self._timer_at = 0.0
 
     def add(self, deadline: float, waiting: WaitingFetch) -> None:
-        """Call `waiting.expired()` at the deadline. One that is done by then ignores it."""
+        """Call `waiting.expired()` at the deadline; a fetch that has been answered by then ignores the call."""
         self._count += 1
         heappush(self._heap, (deadline, self._count, waiting))
         if self._timer is None or deadline < self._timer_at:

@@ -18,7 +18,7 @@ from crc32c import crc32c
 from penstock.model.errors import Corruption
 from penstock.ports.disk import Disk
 from penstock.storage import snapshots
-from penstock.storage.producer_state import Ended, ProducerState
+from penstock.storage.producer_state import EndedTransaction, ProducerState
 from penstock.storage.scan import OFFSET_MAX, BadBatch
 from penstock.storage.segment import Damaged, Segment, file_name
 from penstock.storage.txn_index import EMPTY, Summary
@@ -50,11 +50,11 @@ def in_range(log: Log, start: int, end: int) -> list[tuple[int, int]]:
     return sorted(found, key=lambda each: each[1])
 
 
-def ended_before(log: Log, end: int) -> list[Ended]:
+def ended_before(log: Log, end: int) -> list[EndedTransaction]:
     """Return every aborted transaction that began before an offset."""
     if not log.any_aborted:
         return []
-    found: list[Ended] = []
+    found: list[EndedTransaction] = []
     for slot, segment in enumerate(log.segments):
         if segment.txn_index.summary != EMPTY:
             ensure_loaded(log, slot)
@@ -98,7 +98,7 @@ def _rebuild(log: Log, slot: int) -> None:
     producers = ProducerState()
     try:
         snapshots.load_producers(disk, log.folder, log.segments, producers, segment.base_offset, now_ms)
-        segment.txn_index.begin_anew()
+        segment.txn_index.reset()
         for position, header in segment.headers_from(0):
             if header[9] >= 0:
                 note_batch(producers, segment, position, header, now_ms)

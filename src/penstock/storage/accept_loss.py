@@ -21,7 +21,7 @@ from penstock.storage.directory import UNOPENABLE
 from penstock.storage.lenient_disk import LenientFile
 from penstock.storage.log import Log
 from penstock.storage.meta_properties import read_meta
-from penstock.storage.scan import BLOCK_SIZE, OFFSET_MAX, RELATIVE_OFFSET_MAX, BadBatch, find_valid_batch, walk
+from penstock.storage.scan import BLOCK_SIZE, OFFSET_MAX, RELATIVE_OFFSET_MAX, BadBatch, find_valid_batch, scan_batches
 from penstock.storage.segment import Segment, file_name
 from penstock.storage.segment_list import SegmentList
 from penstock.storage.store import LogStore
@@ -30,7 +30,7 @@ from penstock.wire.batch import LOG_OVERHEAD, MAGIC, HeaderTuple
 _NEW_SUFFIX = ".tmp"
 
 
-class Stretch(NamedTuple):
+class ValidRange(NamedTuple):
     """Good bytes of a segment, the offsets in them, and the leader epoch of their first and last batch."""
 
     position: int
@@ -49,15 +49,17 @@ class Filler(NamedTuple):
     epoch: int
 
 
-class Kept(NamedTuple):
+class KeptSegment(NamedTuple):
     """A segment of which something is left: its good parts, and what stands for the rest."""
 
     segment: Segment
-    parts: list[Stretch | Filler]
+    parts: list[ValidRange | Filler]
 
     @property
     def is_whole(self) -> bool:
-        return len(self.parts) == 1 and isinstance(self.parts[0], Stretch) and self.parts[0].size == self.segment.size
+        return (
+            len(self.parts) == 1 and isinstance(self.parts[0], ValidRange) and self.parts[0].size == self.segment.size
+        )
 
 
 @dataclass(slots=True)
@@ -71,11 +73,11 @@ class Assessment:
     end_is_known: bool = True
     given_up: list[tuple[int, int]] = field(default_factory=list)
     """Offsets, first and last of each range."""
-    kept: list[Kept] = field(default_factory=list)
+    kept: list[KeptSegment] = field(default_factory=list)
 
 
 def accept_loss(
-    disk: Disk, data_folder: str, place: TopicPartition, *, clock: Clock, entropy: Entropy, confirmed: bool
+    disk: Disk, data_folder: str, topic_partition: TopicPartition, *, clock: Clock, entropy: Entropy, confirmed: bool
 ) -> Assessment:
     """Say which offsets of a log are lost; give them up if that is confirmed. Raises OSError, StartupError."""
     meta = read_meta(disk, data_folder)
@@ -85,28 +87,32 @@ def accept_loss(
         disk, data_folder, cluster_id=None, node_id=meta.node_id, clock=clock, entropy=entropy, journal_size=0
     )
     try:
-        log = _open(store, place)
+        log = _open(store, topic_partition)
         found = _assess(log)
         if confirmed and log.damage is not None:
-            _give_up(disk, log, found)
-            store.settle_loss(place, start_offset=found.start_offset, end_offset=found.end_offset)
+            _discard_lost(disk, log, found)
+            store.apply_accepted_loss(topic_partition, start_offset=found.start_offset, end_offset=found.end_offset)
     finally:
         store.close(clean=store.was_clean, broker_epoch=store.previous_broker_epoch)
     return found
 
 
-def _open(store: LogStore, place: TopicPartition) -> Log:
-    topic_id = store.topic_id_of(place)
+def _open(store: LogStore, topic_partition: TopicPartition) -> Log:
+    topic_id = store.topic_id_of(topic_partition)
     if topic_id is None:
         raise StartupError(
-            f"{store.folder} has no folder {place} that says whose it is: start the node, which notes what is missing, "
-            "and stop it again"
+            f"cannot find the topic id of {topic_partition} in {store.folder}: start the node, which records what is "
+            "missing, then stop it and repeat this command"
         )
     settings = default_topic_settings(flush_mode="fsync")
     try:
-        return store.open(place, topic_id, settings)
+        return store.open(topic_partition, topic_id, settings)
     except OSError as error:
-        log = store.open_unreadable(place, topic_id, settings, str(error)) if error.errno in UNOPENABLE else None
+        log = (
+            store.open_unreadable(topic_partition, topic_id, settings, str(error))
+            if error.errno in UNOPENABLE
+            else None
+        )
         if log is None:
             raise
         return log
@@ -118,14 +124,14 @@ def _assess(log: Log) -> Assessment:
         return found
     segments = [each for each in log.segments if log.directory.disk.exists(each.path)]
     bounds = [*(each.base_offset for each in segments[1:]), OFFSET_MAX]
-    good = [(each, list(_stretches(each, below))) for each, below in zip(segments, bounds, strict=False)]
+    good = [(each, list(_valid_ranges(each, below))) for each, below in zip(segments, bounds, strict=False)]
     good = [each for each in good if each[1]]
     found.end_is_known = log.end_offset > log.start_offset
     found.end_offset = max(log.end_offset, good[-1][1][-1].end_offset) if good else log.end_offset
     found.start_offset = max(log.start_offset, good[0][0].base_offset) if good else found.end_offset
     ends = [*(segment.base_offset for segment, _ in good[1:]), found.end_offset]
     found.kept = [
-        Kept(segment, _filled(segment, parts, end)) for (segment, parts), end in zip(good, ends, strict=False)
+        KeptSegment(segment, _fill_gaps(segment, parts, end)) for (segment, parts), end in zip(good, ends, strict=False)
     ]
     fillers = [part for each in found.kept for part in each.parts if isinstance(part, Filler)]
     found.given_up = [(each.first_offset, each.end_offset - 1) for each in fillers]
@@ -134,7 +140,7 @@ def _assess(log: Log) -> Assessment:
     return found
 
 
-def _stretches(segment: Segment, below: int) -> Iterator[Stretch]:
+def _valid_ranges(segment: Segment, below: int) -> Iterator[ValidRange]:
     """Yield the good parts of a segment, whatever lies between them."""
     if not segment.size:
         return
@@ -145,7 +151,7 @@ def _stretches(segment: Segment, below: int) -> Iterator[Stretch]:
         headers: list[HeaderTuple] = []
         begin, bad = position, None
         try:
-            for at, header in walk(
+            for at, header in scan_batches(
                 file, position, segment.size, offset=offset, base_offset=base_offset, check_crc=True,
                 below=below,
             ):  # fmt: skip
@@ -157,53 +163,53 @@ def _stretches(segment: Segment, below: int) -> Iterator[Stretch]:
             # Compaction may have taken the offsets before the first batch of a segment.
             first = headers[0][0] if begin else base_offset
             offset = headers[-1][0] + headers[-1][6] + 1
-            yield Stretch(begin, position - begin, first, offset, headers[0][2], headers[-1][2])
+            yield ValidRange(begin, position - begin, first, offset, headers[0][2], headers[-1][2])
         if bad is None:
             return
         position = find_valid_batch(file, bad.position + 1, segment.size, offset=offset, base_offset=base_offset)
 
 
-def _filled(segment: Segment, stretches: Sequence[Stretch], end: int) -> list[Stretch | Filler]:
+def _fill_gaps(segment: Segment, ranges: Sequence[ValidRange], end: int) -> list[ValidRange | Filler]:
     """Return the parts that a segment is to have, so that it reaches from its base offset to the next one's."""
-    parts: list[Stretch | Filler] = []
-    offset, epoch = segment.base_offset, stretches[0].first_epoch
+    parts: list[ValidRange | Filler] = []
+    offset, epoch = segment.base_offset, ranges[0].first_epoch
     if end - 1 - segment.base_offset > RELATIVE_OFFSET_MAX:
         raise StartupError(f"{segment.path} cannot stand for everything up to offset {end}: restore it from a copy")
-    for stretch in stretches:
-        if offset < stretch.first_offset:
-            parts.append(Filler(offset, stretch.first_offset, epoch))
-        parts.append(stretch)
-        offset, epoch = stretch.end_offset, stretch.last_epoch
+    for valid in ranges:
+        if offset < valid.first_offset:
+            parts.append(Filler(offset, valid.first_offset, epoch))
+        parts.append(valid)
+        offset, epoch = valid.end_offset, valid.last_epoch
     if offset < end:
         parts.append(Filler(offset, end, epoch))
     return parts
 
 
-def _give_up(disk: Disk, log: Log, found: Assessment) -> None:
+def _discard_lost(disk: Disk, log: Log, found: Assessment) -> None:
     kept = {each.segment.path for each in found.kept}
     for segment in log.segments:
         if segment.path not in kept and disk.exists(segment.path):
-            _keep_aside(disk, segment)
+            _set_aside(disk, segment)
     for name in disk.list(log.folder):
         # Segments that cannot be opened: the log does not know them.
         if name.endswith(".log") and f"{log.folder}/{name}" not in kept:
             disk.rename(f"{log.folder}/{name}", f"{log.folder}/{name.removesuffix('.log')}{damage.CUT_SUFFIX}")
-    listed = SegmentList(disk, log.folder)
-    disk.remove(listed.path)
-    listed.begins(found.kept[0].segment.base_offset if found.kept else found.end_offset)
+    segment_list = SegmentList(disk, log.folder)
+    disk.remove(segment_list.path)
+    segment_list.add_start(found.kept[0].segment.base_offset if found.kept else found.end_offset)
     sizes = [each.segment.size if each.is_whole else _rewrite(disk, each) for each in found.kept]
     for (each, following), size in zip(pairwise(found.kept), sizes, strict=False):
-        listed.closed(each.segment.base_offset, following.segment.base_offset, size)
+        segment_list.add_closed(each.segment.base_offset, following.segment.base_offset, size)
     if not found.kept:
         disk.open(f"{log.folder}/{file_name(found.end_offset, '.log')}", create=True).close()
-    file = disk.open(listed.path)
+    file = disk.open(segment_list.path)
     file.sync()
     file.close()
     disk.sync_folder(log.folder)
     damage.lift_quarantine(disk, log.folder)
 
 
-def _rewrite(disk: Disk, kept: Kept) -> int:
+def _rewrite(disk: Disk, kept: KeptSegment) -> int:
     """Replace a segment by the parts that it is to have; return its size. The next start rebuilds its indexes."""
     path = kept.segment.path
     file = disk.open(path + _NEW_SUFFIX, create=True)
@@ -213,12 +219,12 @@ def _rewrite(disk: Disk, kept: Kept) -> int:
         size += _copy(part, kept.segment, file, size)
     file.sync()
     file.close()
-    _keep_aside(disk, kept.segment)
+    _set_aside(disk, kept.segment)
     disk.rename(path + _NEW_SUFFIX, path)
     return size
 
 
-def _copy(part: Stretch | Filler, segment: Segment, file: File, position: int) -> int:
+def _copy(part: ValidRange | Filler, segment: Segment, file: File, position: int) -> int:
     if isinstance(part, Filler):
         delta = part.end_offset - part.first_offset - 1
         header = (part.first_offset, 0, part.epoch, MAGIC, 0, 0, delta, -1, -1, -1, -1, -1, 0)
@@ -229,7 +235,7 @@ def _copy(part: Stretch | Filler, segment: Segment, file: File, position: int) -
     return part.size
 
 
-def _keep_aside(disk: Disk, segment: Segment) -> None:
+def _set_aside(disk: Disk, segment: Segment) -> None:
     """Take a segment out of the log, but not off the disk."""
     path, *indexes = segment.paths()
     segment.directory.open_files.forget(path)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.storage.segment import Segment
 
 # A read of bytes that were never checked returns no more than this: the event loop waits for the check.
-CHECKED_AT_ONCE: Final = 4 * 1024 * 1024
+CHECKED_SIZE_MAX: Final = 4 * 1024 * 1024
 # Ranges that random reads leave behind. More are not remembered one by one: they are checked again.
 RANGES_MAX: Final = 4096
 
@@ -83,19 +83,19 @@ def servable(segment: Segment, offset: int, position: int, size: int, *, below: 
                 if at == position and header[0] > offset:
                     _check_hole(segment, offset, position, below=below)
                 stop, next_offset = at + header[1] + LOG_OVERHEAD, header[0] + header[6] + 1
-                if stop - begin >= CHECKED_AT_ONCE:
+                if stop - begin >= CHECKED_SIZE_MAX:
                     break
         except BadBatch as bad:
             trouble = bad
         checked.add(begin, stop, next_offset)
         if checked.covers(segment.unchecked_end):
-            segment.all_checked()
+            segment.mark_all_checked()
     if stop <= position and trouble is not None:
         raise trouble
     return min(stop, end) - position
 
 
-def distrust(segment: Segment) -> None:
+def recheck(segment: Segment) -> None:
     """Check everything again before it is served: a reader says that it got damaged bytes."""
     segment.unchecked_end = segment.size
     segment.checked = CheckedRanges()
@@ -117,8 +117,8 @@ def _check_hole(segment: Segment, offset: int, end: int, *, below: int) -> None:
 def _checked(segment: Segment, start: int, end: int, *, offset: int, below: int) -> Iterator[tuple[int, HeaderTuple]]:
     """Yield the batches from one position up to another; each was held against its checksum and its neighbours."""
     block_size = max(end - start, WINDOW_SIZE)
-    walk = segment.headers_from(start, offset=offset, check_crc=True, below=below, block_size=block_size)
+    headers = segment.headers_from(start, offset=offset, check_crc=True, below=below, block_size=block_size)
     while start < end:
-        found = next(walk)
+        found = next(headers)
         start = found[0] + found[1][1] + LOG_OVERHEAD
         yield found

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from penstock.storage.scan import BadBatch
 from penstock.storage.segment import Segment, file_name
-from penstock.storage.segment_list import REWRITTEN, Listed, SegmentList
+from penstock.storage.segment_list import REWRITTEN, ListedSegment, SegmentList
 
 
 class Loss(NamedTuple):
@@ -23,31 +23,34 @@ class Loss(NamedTuple):
 
 
 def first_loss(
-    listed: SegmentList, segments: Sequence[Segment], *, log_start: int, held: bool, joined_below: int
+    segment_list: SegmentList, segments: Sequence[Segment], *, log_start: int, held: bool, joined_below: int
 ) -> Loss | None:
     """Return the lowest loss that can be told without reading the log, None if there is none.
 
     `held`: the log is known to have had a segment. Unlisted segments must join below the offset `joined_below`.
     """
-    first = max(log_start, listed.begins_at or 0)
+    first = max(log_start, segment_list.begins_at or 0)
     if not segments:
-        known = held or listed.end_offset is not None
-        return Loss(first, "all of its segments are missing") if known and not listed.may_be_empty else None
-    losses = [*_missing_start(listed, segments, first, held=held), *_unlike_the_list(listed, segments, log_start)]
-    losses += _gaps(listed, segments, log_start, joined_below)
+        known = held or segment_list.end_offset is not None
+        return Loss(first, "all of its segments are missing") if known and not segment_list.may_be_empty else None
+    losses = [
+        *_missing_start(segment_list, segments, first, held=held),
+        *_list_mismatches(segment_list, segments, log_start),
+    ]
+    losses += _gaps(segment_list, segments, log_start, joined_below)
     return min(losses, default=None)
 
 
-def _missing_start(listed: SegmentList, segments: Sequence[Segment], first: int, *, held: bool) -> Iterator[Loss]:
+def _missing_start(segment_list: SegmentList, segments: Sequence[Segment], first: int, *, held: bool) -> Iterator[Loss]:
     base_offset = segments[0].base_offset
-    is_known = held or (listed.exists and not listed.is_void)
-    if base_offset > first and is_known and not listed.may_be_empty:
+    is_known = held or (segment_list.exists and not segment_list.is_void)
+    if base_offset > first and is_known and not segment_list.may_be_empty:
         yield Loss(first, f"the log begins at offset {first}, and its first segment at {base_offset}")
 
 
-def _unlike_the_list(listed: SegmentList, segments: Sequence[Segment], log_start: int) -> Iterator[Loss]:
+def _list_mismatches(segment_list: SegmentList, segments: Sequence[Segment], log_start: int) -> Iterator[Loss]:
     found = {each.base_offset: each for each in segments}
-    for entry in listed:
+    for entry in segment_list:
         if entry.end_offset > log_start:
             segment = found.get(entry.base_offset)
             if segment is None:
@@ -60,12 +63,12 @@ def _unlike_the_list(listed: SegmentList, segments: Sequence[Segment], log_start
                 if end < entry.end_offset:
                     why = f"segment {entry.base_offset} has {segment.size} bytes and was closed with {entry.size}"
                     yield Loss(max(end, log_start), why)
-    end_offset = listed.end_offset
-    if end_offset is not None and end_offset >= log_start and end_offset not in found and not listed.may_be_empty:
+    end_offset = segment_list.end_offset
+    if end_offset is not None and end_offset >= log_start and end_offset not in found and not segment_list.may_be_empty:
         yield Loss(end_offset, f"segment {end_offset} is missing")
 
 
-def _gaps_within(segments: Sequence[Segment], entry: Listed, log_start: int) -> Iterator[Loss]:
+def _gaps_within(segments: Sequence[Segment], entry: ListedSegment, log_start: int) -> Iterator[Loss]:
     """Look at the segments that are or were to be replaced by one."""
     inside = [each for each in segments if entry.base_offset <= each.base_offset < entry.end_offset]
     ends = [*(each.base_offset for each in inside[1:]), entry.end_offset]
@@ -73,9 +76,9 @@ def _gaps_within(segments: Sequence[Segment], entry: Listed, log_start: int) -> 
         yield from _gap_behind(segment, wanted, log_start)
 
 
-def _gaps(listed: SegmentList, segments: Sequence[Segment], log_start: int, below: int) -> Iterator[Loss]:
+def _gaps(segment_list: SegmentList, segments: Sequence[Segment], log_start: int, below: int) -> Iterator[Loss]:
     """Look at closed segments behind the listed ones, as far as the scan of a start does not read them."""
-    listed_end = listed.end_offset or 0
+    listed_end = segment_list.end_offset or 0
     for segment, following in pairwise(segments):
         if listed_end <= segment.base_offset and following.base_offset <= below:
             yield from _gap_behind(segment, following.base_offset, log_start)

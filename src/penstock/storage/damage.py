@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.model.job import Job
 from penstock.ports.disk import Disk, File
-from penstock.storage.scan import BLOCK_SIZE, BadBatch, find_valid_batch, walk
+from penstock.storage.scan import BLOCK_SIZE, BadBatch, find_valid_batch, scan_batches
 from penstock.storage.segment import Segment, file_name
 from penstock.wire.batch import HEADER_SIZE, LOG_OVERHEAD, unpack_header
 
@@ -29,7 +29,7 @@ _SECTOR_SIZE: Final = 512
 _ZEROS_LEAST: Final = 8
 
 
-class Stopped(Exception):
+class ScanStopped(Exception):
     """A scan met something that is no batch; `offset` is the first that could not be read."""
 
     def __init__(self, segment: Segment, bad: BadBatch, offset: int) -> None:
@@ -48,7 +48,7 @@ class Stopped(Exception):
 #
 # A power loss may keep a later unsynced write and lose an earlier one; the lost sectors then
 # read as zeros, or the file ends there and the next segment goes on.
-def on_bad_batch(disk: Disk, state: Recovered, index: int, stopped: Stopped, *, known_end: int) -> None:
+def on_bad_batch(disk: Disk, state: Recovered, index: int, stopped: ScanStopped, *, known_end: int) -> None:
     """Decide on bytes that are no batch in one of the segments."""
     segment, position, offset = stopped.segment, stopped.bad.position, stopped.offset
     following = find_valid_batch(
@@ -63,13 +63,13 @@ def on_bad_batch(disk: Disk, state: Recovered, index: int, stopped: Stopped, *, 
         state.damaged_from = offset
         return
     if not torn:
-        _keep_aside(disk, segment, position, offset)
+        _copy_aside(disk, segment, position, offset)
     state.notes.append(
         f"{segment.path}: {segment.size - position} bytes from position {position} on, offset {offset}, were not "
         f"written to the end ({stopped.bad.why}) and are cut"
     )
     segment.truncate(position, offset)
-    _set_aside_later(disk, state, index + 1)
+    _set_aside_following(disk, state, index + 1)
 
 
 def on_gap(disk: Disk, state: Recovered, index: int, end: int, *, known_end: int) -> None:
@@ -80,7 +80,7 @@ def on_gap(disk: Disk, state: Recovered, index: int, end: int, *, known_end: int
         state.damaged_from = end
         return
     state.notes.append(f"{segment.path}: offsets from {end} on were never synced; what follows them is kept aside")
-    _set_aside_later(disk, state, index)
+    _set_aside_following(disk, state, index)
 
 
 def on_missing_end(state: Recovered, end: int, *, known_end: int) -> None:
@@ -106,7 +106,7 @@ def _last_valid_end(segment: Segment) -> int | None:
     end: int | None = None
     while position is not None and position < segment.size:
         try:
-            for _, header in walk(
+            for _, header in scan_batches(
                 segment.file, position, segment.size, offset=base_offset, base_offset=base_offset, check_crc=True
             ):
                 end = header[0] + header[6] + 1
@@ -188,7 +188,7 @@ def _looks_unwritten(file: File, position: int, end: int) -> bool:
     return False
 
 
-def _keep_aside(disk: Disk, segment: Segment, position: int, offset: int) -> None:
+def _copy_aside(disk: Disk, segment: Segment, position: int, offset: int) -> None:
     """Copy the end of a segment before it is cut."""
     copy = disk.open(f"{segment.folder}/{file_name(offset, CUT_SUFFIX)}", create=True)
     try:
@@ -200,7 +200,7 @@ def _keep_aside(disk: Disk, segment: Segment, position: int, offset: int) -> Non
         copy.close()
 
 
-def _set_aside_later(disk: Disk, state: Recovered, index: int) -> None:
+def _set_aside_following(disk: Disk, state: Recovered, index: int) -> None:
     """Take the segments from one on out of the log, but not off the disk."""
     for segment in state.segments[index:]:
         segment.directory.open_files.forget(segment.path)

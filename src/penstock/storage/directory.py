@@ -100,9 +100,9 @@ class LogDirectory:
         self.read_failures = 0
         """How many reads of logs have met an I/O error or a file that is too short."""
 
-    def covering(self, work: Callable[[], _T]) -> _T:
+    def with_reserve(self, work: Callable[[], _T]) -> _T:
         """Do what may be done twice, with reserved space if the disk has no other."""
-        return work() if self.reserve is None else self.reserve.covering(work)
+        return work() if self.reserve is None else self.reserve.with_reserve(work)
 
     def fail(self, error: OSError) -> None:
         """Take the folder offline. Nothing brings it back but a restart that reads it anew."""

@@ -65,7 +65,7 @@ class Flusher:
         if state.folder_changed or state.list_changed:
             self._folders[log.folder] = None
         if state.list_changed:
-            self._files.append(state.listed.path)
+            self._files.append(state.segment_list.path)
         # Called once those are durable, before anything else is.
         self._on_named: Callable[[], None] | None = None
         # Closed segments with bytes that are not synced yet, each with the offset behind it.
@@ -224,7 +224,7 @@ class Flusher:
         if self._offsets.flush_to(self._offsets.end):
             self._on_durable()
 
-    def indexes_now(self) -> None:
+    def sync_indexes_now(self) -> None:
         """Sync the indexes of all closed segments before returning; raises OSError."""
         while self._closed:
             # A full disk is no reason to stop the folder, a failed sync is.
@@ -265,12 +265,12 @@ class Flusher:
         log = self._log
         file, end = job
         slot = bisect_left(self._segments.bases, end) - 1
-        if file.path == log.listed.path or slot < 0 or self._segments.bases[slot + 1 : slot + 2] != [end]:
+        if file.path == log.segment_list.path or slot < 0 or self._segments.bases[slot + 1 : slot + 2] != [end]:
             return
         segment = self._segments[slot]
-        is_listed = log.listed.exists
+        is_listed = log.segment_list.exists
         try:
-            self._rolled.appendleft((log.listed.closed(segment.base_offset, end, segment.size), end))
+            self._rolled.appendleft((log.segment_list.add_closed(segment.base_offset, end, segment.size), end))
         except OSError:
             self._unlisted.append(job)
             return

@@ -62,16 +62,16 @@ class Janitor:
             self._plan_retention(now_ms)
         ends = self._clock.monotonic() + SLICE_S
         for _ in range(min(LOGS_PER_SLICE, len(self._waiting))):
-            self._look_after(self._waiting.pop())
+            self._maintain(self._waiting.pop())
             if self._clock.monotonic() >= ends:
                 break
         if now_ms >= self._next_checkpoint_ms or self._store.checkpoint_is_due():
             self._checkpoint()
             self._plan_checkpoint(now_ms)
-        self._small_chores()
+        self._run_small_tasks()
         return bool(self._waiting)
 
-    def _look_after(self, log: Log) -> None:
+    def _maintain(self, log: Log) -> None:
         now_ms = self._store.retention_now_ms()
         log.producer_state.expire(now_ms, self._current_settings().integer("producer.id.expiration.ms"))
         try:
@@ -79,9 +79,9 @@ class Janitor:
         except StorageError:
             return
 
-    def _small_chores(self) -> None:
+    def _run_small_tasks(self) -> None:
         wall_ms = self._clock.wall_ms()
-        self._store.remove_doomed_folders(wall_ms)
+        self._store.remove_deleted_folders(wall_ms)
         for log in self._store:
             if log.deletes:
                 log.deletes.remove_due(wall_ms)

@@ -25,13 +25,13 @@ JOURNAL_SIZE: Final = 8 * 1024 * 1024
 # A longer tail is worth a sync of its own: here it would be written twice.
 TAIL_SIZE_MAX: Final = 16 * 1024
 # Fewer logs than this are synced side by side: that is as quick, and writes nothing twice.
-CROWD: Final = 8
+GROUP_FILES_LEAST: Final = 8
 # So many small groups in a row are a sign that the crowd has gone.
-PATIENCE: Final = 16
+SMALL_GROUPS_MAX: Final = 16
 _PASS_MASK: Final = (1 << 64) - 1
 
 
-class _Asked(NamedTuple):
+class _PendingSync(NamedTuple):
     file: File
     position: int
     size: int
@@ -65,12 +65,12 @@ class _Half:
         self.named.setdefault(_folder_of(path), set()).add(path)
         self.unsynced[path] = file
 
-    def named_within(self, place: str) -> Iterable[str]:
+    def named_under(self, path: str) -> Iterable[str]:
         """The named files that a place is: itself, or those of this folder."""
-        found = self.named.get(place)
+        found = self.named.get(path)
         if found is not None:
             return found
-        return (place,) if place in self.named.get(_folder_of(place), ()) else ()
+        return (path,) if path in self.named.get(_folder_of(path), ()) else ()
 
     def forget(self, path: str) -> None:
         """A start puts nothing back into this file any more."""
@@ -88,11 +88,13 @@ class Journal:
     `secret` is a number that no client can guess.
     """
 
-    def __init__(self, disk: Disk, folder: str, *, secret: int, size: int = JOURNAL_SIZE, crowd: int = CROWD) -> None:
+    def __init__(
+        self, disk: Disk, folder: str, *, secret: int, size: int = JOURNAL_SIZE, group_least: int = GROUP_FILES_LEAST
+    ) -> None:
         self._disk = disk
         self._folder = folder
         self._size = size
-        self._crowd = crowd
+        self._group_least = group_least
         self._is_open = size > 0
         # The half that is written, and the other one; none before the first group.
         self._halves: list[_Half] = []
@@ -100,24 +102,24 @@ class Journal:
         self._position = 0
         self._pass = secret & _PASS_MASK
         self._number = 0
-        self._waiting: list[_Asked] = []
+        self._waiting: list[_PendingSync] = []
         self._is_syncing = False
         # Files that are being synced by themselves; and how many groups it takes until others are, too.
-        self._alone = 0
+        self._direct_syncs = 0
         self._groups_left = 0
         self.on_failure: Callable[[OSError], None] = lambda error: None
         """Called when a sync fails that nobody waits for."""
 
     # From one process to the next
 
-    def redo(self) -> list[str]:
+    def replay(self) -> list[str]:
         """Write what the last process had in the journal to its files; return warnings. Raises OSError.
 
         What cannot be written because of its file alone is kept (`KeptTails`).
         """
         kept, notes = self._kept.load()
         passes = sorted((self._read_pass(name) for name in FILE_NAMES), key=lambda one: one.last_number)
-        notes += _complaints(passes)
+        notes += _gap_notes(passes)
         tails: dict[str, list[Entry]] = {}
         for entry in (*kept, *(entry for each in passes for entry in each.entries)):
             if entry.data is None:
@@ -169,42 +171,44 @@ class Journal:
         """Make bytes durable, the only ones that were written to the file since its last sync."""
         if size > TAIL_SIZE_MAX or not self._is_open:
             self._disk.sync_later(file, done)
-        elif self._groups_left == 0 and self._alone < self._crowd:
-            self._alone += 1
-            self._disk.sync_later(file, partial(self._synced_alone, done))
+        elif self._groups_left == 0 and self._direct_syncs < self._group_least:
+            self._direct_syncs += 1
+            self._disk.sync_later(file, partial(self._synced_directly, done))
         else:
-            self._waiting.append(_Asked(file, position, size, done))
+            self._waiting.append(_PendingSync(file, position, size, done))
             if not self._is_syncing:
                 self._write_group()
 
-    def _synced_alone(self, done: Done, error: OSError | None) -> None:
-        self._alone -= 1
+    def _synced_directly(self, done: Done, error: OSError | None) -> None:
+        self._direct_syncs -= 1
         done(error)
 
     def _write_group(self) -> None:
         """Write down what waits. What cannot be written is synced file by file."""
-        asked = self._next_asked()
-        self._groups_left = PATIENCE if len(asked) >= self._crowd else max(self._groups_left - 1, 0)
+        pending = self._next_pending()
+        self._groups_left = SMALL_GROUPS_MAX if len(pending) >= self._group_least else max(self._groups_left - 1, 0)
         try:
-            entries = [Entry(each.file.path, each.position, each.file.read(each.size, each.position)) for each in asked]
+            entries = [
+                Entry(each.file.path, each.position, each.file.read(each.size, each.position)) for each in pending
+            ]
             encoded = self._encode(entries)
             half = self._half_with_room(GROUP.size + len(encoded))
             if half is not None:
                 # Named first: even of a write that fails, a start may find all.
-                for each in asked:
+                for each in pending:
                     half.name(each.file)
                 self._append(half, encoded)
         except OSError:
             half = None
         if half is None:
-            asked, self._waiting = [*asked, *self._waiting], []
-            for each in asked:
+            pending, self._waiting = [*pending, *self._waiting], []
+            for each in pending:
                 self._disk.sync_later(each.file, each.done)
             return
         self._is_syncing = True
-        self._disk.sync_later(half.file, partial(self._synced, asked))
+        self._disk.sync_later(half.file, partial(self._synced, pending))
 
-    def _next_asked(self) -> list[_Asked]:
+    def _next_pending(self) -> list[_PendingSync]:
         """Take those who waited longest, as many as a half could hold: a slow disk may gather more."""
         room, count = self._size - GROUP.size, 0
         for each in self._waiting:
@@ -212,18 +216,18 @@ class Journal:
             if room < 0 and count:
                 break
             count += 1
-        asked, self._waiting = self._waiting[:count], self._waiting[count:]
-        return asked
+        pending, self._waiting = self._waiting[:count], self._waiting[count:]
+        return pending
 
-    def _synced(self, asked: Sequence[_Asked], error: OSError | None) -> None:
+    def _synced(self, pending: Sequence[_PendingSync], error: OSError | None) -> None:
         self._is_syncing = False
         if error is None:
             if self._waiting:
                 # The next sync runs while this one is acknowledged.
                 self._write_group()
         else:
-            asked, self._waiting = [*asked, *self._waiting], []
-        for each in asked:
+            pending, self._waiting = [*pending, *self._waiting], []
+        for each in pending:
             each.done(error)
 
     def _half_with_room(self, size: int) -> _Half | None:
@@ -305,36 +309,36 @@ class Journal:
 
     # Striking out
 
-    def strike(self, *places: str) -> None:
+    def invalidate(self, *paths: str) -> None:
         """Let nothing be put back into these files, or into those of these folders. Raises OSError; blocks.
 
         They are synced first: until the caller has done what it is about to do, they are what they were.
         """
-        self._strike(places, self._sync_named)
+        self._invalidate(paths, self._sync_named)
 
-    def forget(self, *places: str) -> None:
+    def forget(self, *paths: str) -> None:
         """`strike` for files whose bytes nobody wants any more: they are not synced. Raises OSError; blocks."""
-        self._strike(frozenset(places), self._drop_named)
+        self._invalidate(frozenset(paths), self._drop_named)
 
-    def _strike(self, places: Collection[str], settle: Callable[[str], None]) -> None:
-        self._kept.drop(places)
-        leaving = [each for each in self._waiting if _is_within(each.file.path, places)]
-        if leaving:
-            self._waiting = [each for each in self._waiting if not _is_within(each.file.path, places)]
-            for each in leaving:
+    def _invalidate(self, paths: Collection[str], finish_file: Callable[[str], None]) -> None:
+        self._kept.drop(paths)
+        removed = [each for each in self._waiting if _is_within(each.file.path, paths)]
+        if removed:
+            self._waiting = [each for each in self._waiting if not _is_within(each.file.path, paths)]
+            for each in removed:
                 self._disk.sync_later(each.file, each.done)
-        struck = sorted({path for half in self._halves for place in places for path in half.named_within(place)})
-        if not struck:
+        invalidated = sorted({path for half in self._halves for target in paths for path in half.named_under(target)})
+        if not invalidated:
             return
         try:
-            for path in struck:
-                settle(path)
-            self._write_down_as_struck(struck)
+            for path in invalidated:
+                finish_file(path)
+            self._write_invalidations(invalidated)
         except OSError as error:
             self.on_failure(error)
             raise
 
-    def _write_down_as_struck(self, paths: Sequence[str]) -> None:
+    def _write_invalidations(self, paths: Sequence[str]) -> None:
         try:
             self._append(self._halves[0], self._encode(Entry(path, 0, None) for path in paths))
         except OSError:
@@ -370,15 +374,15 @@ class Journal:
         self._begin(self._halves[0])
 
 
-def _is_within(path: str, places: Collection[str]) -> bool:
-    return path in places or _folder_of(path) in places
+def _is_within(path: str, paths: Collection[str]) -> bool:
+    return path in paths or _folder_of(path) in paths
 
 
 def _folder_of(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-def _complaints(passes: Sequence[Pass]) -> list[str]:
+def _gap_notes(passes: Sequence[Pass]) -> list[str]:
     """What a reader of the node's log should know. A torn end is nothing: nobody was told that it is durable."""
     return [
         f"{each.name} lacks a group in between: it is damaged, or power was lost while a file was struck out of it"

@@ -13,10 +13,10 @@ logger = logging.getLogger(__name__)
 Done = Callable[[OSError | None], None]
 
 
-def redo(journal: Journal, folder: str, reserve: Reserve) -> None:
+def replay(journal: Journal, folder: str, reserve: Reserve) -> None:
     """Put back what the last process had in the journal. Raises StartupError: without it, records would be missing."""
     try:
-        for note in reserve.covering(journal.redo):
+        for note in reserve.with_reserve(journal.replay):
             logger.warning("%s", note)
     except OSError as error:
         raise StartupError(
@@ -36,24 +36,24 @@ class JournaledDisk:
         self._journal.sync_tail_later(file, position, size, done)
 
     def cut(self, file: File, size: int) -> None:
-        self._journal.strike(file.path)
+        self._journal.invalidate(file.path)
         self._disk.cut(file, size)
 
     def rename(self, source: str, target: str) -> None:
-        self._journal.strike(source, target)
+        self._journal.invalidate(source, target)
         self._disk.rename(source, target)
 
     def remove(self, path: str) -> None:
-        self._journal.strike(path)
+        self._journal.invalidate(path)
         self._disk.remove(path)
 
     def remove_folder(self, path: str) -> None:
-        self._journal.strike(path)
+        self._journal.invalidate(path)
         self._disk.remove_folder(path)
 
     def remove_later(self, path: str, done: Done) -> None:
         try:
-            self._journal.strike(path)
+            self._journal.invalidate(path)
         except OSError as error:
             done(error)
         else:

@@ -42,7 +42,7 @@ from penstock.storage.log_checkpoints import LogCheckpoints
 from penstock.storage.log_offsets import LogOffsets
 from penstock.storage.log_reader import LogReader
 from penstock.storage.log_segments import LogSegments
-from penstock.storage.producer_state import SEQUENCE_MASK, Ended, Producer
+from penstock.storage.producer_state import SEQUENCE_MASK, EndedTransaction, Producer
 from penstock.storage.quarantine import Quarantine
 from penstock.storage.segment import Segment
 from penstock.storage.segment_writer import SegmentWriter
@@ -62,7 +62,7 @@ from penstock.wire.record_heads import RECORD_SIZE_LEAST
 
 __all__ = ["Appended", "Log"]
 
-_place: Final = Struct(">qii").pack_into
+_pack_offset_and_epoch: Final = Struct(">qii").pack_into
 _ORDINARY_MASK: Final = CODEC_MASK | TRANSACTIONAL
 _RECORD_SIZE_LEAST: Final = RECORD_SIZE_LEAST
 
@@ -72,29 +72,29 @@ class Log:
 
     __slots__ = (
         "__weakref__",
-        "_found",
+        "_offsets_at_open",
         "_producers",
         "any_aborted",
         "checkpoints",
         "clock_wall_ms",
         "compaction",
-        "cut_count",
         "deletes",
         "directory",
         "epochs",
         "flusher",
         "folder",
         "is_abandoned",
-        "listed",
         "offsets",
         "producer_state",
         "quarantine",
         "reader",
         "recovery_notes",
         "rules",
+        "segment_list",
         "segments",
         "topic_id",
         "topic_partition",
+        "truncation_count",
         "writer",
     )
 
@@ -116,7 +116,7 @@ class Log:
         self.segments = LogSegments(state.segments)
         self.offsets = LogOffsets(start=state.start_offset, flushed=state.flushed_offset, end=state.end_offset)
         self.epochs = state.epochs
-        self.listed = state.listed
+        self.segment_list = state.segment_list
         self.producer_state = state.producers
         self._producers = state.producers.producers
         self.quarantine = Quarantine(self, state)
@@ -131,10 +131,10 @@ class Log:
         self.any_aborted = not aborted.none_in(state.segments)
         """Whether a transaction may have been aborted here: readers ask with every fetch."""
         self.is_abandoned = False
-        self.cut_count = 0
+        self.truncation_count = 0
         """How often something was cut from the end: what was read in slices before may be gone."""
         # Where the log began and ended when it was opened after a clean close.
-        self._found: tuple[int, int] | None = None
+        self._offsets_at_open: tuple[int, int] | None = None
         self.apply_settings(settings)
 
     @classmethod
@@ -148,7 +148,7 @@ class Log:
         *,
         clock_wall_ms: Callable[[], int],
         clean: bool,
-        known: recovery.Known = recovery.NOTHING_KNOWN,
+        known: recovery.LogExpectations = recovery.NO_EXPECTATIONS,
         directory: LogDirectory | None = None,
     ) -> Log:
         """Open the log in a folder, which is made if it is missing; recovers it unless it was closed cleanly."""
@@ -156,7 +156,7 @@ class Log:
         state = recovery.recover(directory, folder, settings, now_ms=clock_wall_ms(), clean=clean, known=known)
         log = cls(directory, folder, topic_partition, topic_id, settings, state, clock_wall_ms)
         if clean and not state.notes:
-            log._found = (log.start_offset, log.end_offset)
+            log._offsets_at_open = (log.start_offset, log.end_offset)
         return log
 
     @property
@@ -298,14 +298,14 @@ class Log:
 
         offset = self.offsets.end
         last_offset = offset + delta
-        _place(records, 0, offset, length, leader_epoch)
+        _pack_offset_and_epoch(records, 0, offset, length, leader_epoch)
         self.writer.write(records, offset, last_offset, timestamp, now_ms)
         if leader_epoch > self.epochs.latest:
             self.epochs.assign(leader_epoch, offset)
         if producer is not None:
             producer.wrote(sequence, offset, last_offset, timestamp, now_ms)
         elif producer_id >= 0:
-            self.producer_state.published(
+            self.producer_state.batch_appended(
                 producer_id, epoch, sequence, offset, last_offset, timestamp, now_ms, attributes & TRANSACTIONAL
             )
         if self.reader.keeps_last:
@@ -330,7 +330,7 @@ class Log:
         if epoch > self.epochs.latest:
             self.epochs.assign(epoch, offset)
 
-    def forget_unwritten_epochs(self) -> None:
+    def drop_unwritten_epochs(self) -> None:
         """This node no longer leads: what it led without writing anything is not part of the log."""
         self.epochs.truncate_end(self.end_offset)
 
@@ -345,7 +345,7 @@ class Log:
         disk, bases = self.directory.disk, self.segments.bases
         snapshots.save_snapshot(disk, self.folder, self.producer_state, self.end_offset, bases)
 
-    def note_aborted(self, transaction: Ended) -> None:
+    def note_aborted(self, transaction: EndedTransaction) -> None:
         """Note a transaction whose abort marker is in the active segment now."""
         self.segments.active.txn_index.append(transaction)
         self.any_aborted = True
@@ -383,7 +383,7 @@ class Log:
 
     def high_watermark_moved(self, high_watermark: int) -> None:
         """Count the transactions as ended whose markers nobody can take back any more."""
-        self.producer_state.settle(high_watermark)
+        self.producer_state.high_watermark_moved(high_watermark)
 
     def lookup_time(self, timestamp: int) -> Job[tuple[int, int, int] | None]:
         """Find timestamp, offset and epoch of the first record at or after a point in time."""
@@ -416,19 +416,19 @@ class Log:
         for segment in old:
             self.flusher.drop(segment)
             self.directory.open_files.forget(segment.path)
-        self._found = None
+        self._offsets_at_open = None
 
     def truncate_to(self, offset: int) -> None:
         """Cut everything from an offset on: a follower whose log has parted from its leader's."""
-        self._cut(lambda: trim.truncate_to(self, offset))
+        self._truncate(lambda: trim.truncate_to(self, offset))
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything and begin anew at an offset."""
-        self._cut(lambda: trim.truncate_fully_and_start_at(self, offset))
+        self._truncate(lambda: trim.truncate_fully_and_start_at(self, offset))
 
-    def _cut(self, cut: Callable[[], None]) -> None:
+    def _truncate(self, cut: Callable[[], None]) -> None:
         self.reader.forget_last()
-        self.cut_count += 1
+        self.truncation_count += 1
         self.quarantine.guard(cut)
         self.writer.forget_file()
 
@@ -453,14 +453,18 @@ class Log:
         closed = self.writer.close()
         if closed is not None:
             self.flusher.add_closed_indexes(closed)
-        self.quarantine.guard(self.flusher.indexes_now)
+        self.quarantine.guard(self.flusher.sync_indexes_now)
         self.save_snapshot()
         self.save_epochs()
         aborted.save_checkpoint(self, closing=True)
 
     def is_untouched(self) -> bool:
         """Whether the folder is as a clean close left it."""
-        return self._found == (self.start_offset, self.end_offset) and not self.writer.is_open and not self.deletes
+        return (
+            self._offsets_at_open == (self.start_offset, self.end_offset)
+            and not self.writer.is_open
+            and not self.deletes
+        )
 
     def abandon(self) -> None:
         """Stop writing for good: the partition is deleted. Slices that were handed out stay readable."""

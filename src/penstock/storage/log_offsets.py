@@ -62,11 +62,11 @@ class LogOffsets:
         self.start = offset
         self._check()
 
-    def doubt_from(self, offset: int) -> None:
+    def mark_unflushed_from(self, offset: int) -> None:
         """Count nothing from an offset on as synced, because the log is about to be cut there."""
         self.flushed = min(self.flushed, offset)
 
-    def cut(self, end: int, *, flushed: int) -> None:
+    def truncate(self, end: int, *, flushed: int) -> None:
         """End the log at an offset. `flushed` is what was synced before the cut began."""
         assert end <= self.end, f"the log ends at {self.end}, and cannot be cut at {end}"
         self.end = end

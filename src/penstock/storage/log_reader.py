@@ -54,7 +54,7 @@ class LogReader:
         if damaged_from is not None:
             if offset < damaged_from:
                 end = min(end, damaged_from)
-            elif not self._errors.may_look_again(offset):
+            elif not self._errors.may_retry(offset):
                 self._quarantine.refuse()
         if offset >= end:
             return None
@@ -73,23 +73,23 @@ class LogReader:
                 )
                 if position < segment.unchecked_end:
                     size = checked_ranges.servable(segment, offset, position, size, below=next_offset)
-                    self._errors.was_read(offset)
+                    self._errors.on_read_success(offset)
                 return FileSlice(segment.file, position, size, self) if size else None
             checked_ranges.check_end(segment, offset, below=next_offset)
         except BadBatch as bad:
             self._quarantine.refuse_damage(segment, bad)
         except OSError as error:
-            self._errors.while_reading(segment, offset, error)
+            self._errors.on_read_error(segment, offset, error)
         self._quarantine.refuse_gap(segment, offset, next_offset)
 
     def read_failed(self, piece: FileSlice, error: OSError) -> None:
         """Learn that what `read` gave could not be read when it was sent."""
-        self._errors.while_sending(piece, error)
+        self._errors.on_send_error(piece, error)
 
-    def distrust(self, offset: int) -> None:
+    def recheck(self, offset: int) -> None:
         """Hold the segment of an offset against its checksums again: somebody has asked twice for what was sent."""
         self.last_batch = None
-        checked_ranges.distrust(self._segments[self._segments.slot_of(offset)])
+        checked_ranges.recheck(self._segments[self._segments.slot_of(offset)])
 
     # The newest batch
 

@@ -27,7 +27,7 @@ def by_time(log: Log, timestamp: int) -> Job[tuple[int, int, int] | None]:
     """Find timestamp, offset and epoch of the first record at or after a point in time."""
     for segment in _readable(log):
         try:
-            yield from segment.timing()
+            yield from segment.ensure_timed_job()
             if segment.max_timestamp < timestamp or segment.size == 0:
                 continue
             left = HEADERS_PER_SLICE
@@ -56,7 +56,7 @@ def of_max_timestamp(log: Log) -> Job[tuple[int, int, int]]:
     found: tuple[Segment, int, HeaderTuple] | None = None
     for segment in _readable(log):
         try:
-            yield from segment.timing()
+            yield from segment.ensure_timed_job()
             if segment.max_timestamp > largest:
                 left = HEADERS_PER_SLICE
                 for position, header in _candidates(segment, log.start_offset):
@@ -105,7 +105,7 @@ def _start(segment: Segment, timestamp: int) -> Job[int]:
         header = segment.header_at(position)
         if header[0] + header[6] == entry[1] and header[8] == entry[0]:
             return position
-    yield from segment.rebuilding()
+    yield from segment.rebuild_indexes_job()
     return 0
 
 

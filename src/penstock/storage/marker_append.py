@@ -64,14 +64,14 @@ def note_marker(
     transaction_version: int = 0,
 ) -> None:
     """Note the end of a transaction that is in the active segment now."""
-    ended = log.producer_state.ended(
+    ended = log.producer_state.marker_appended(
         producer_id,
         producer_epoch,
         marker.coordinator_epoch,
         offset,
         timestamp,
         now_ms,
-        settled=False,
+        is_final=False,
         transaction_version=transaction_version,
     )
     if ended is not None and not marker.commit:

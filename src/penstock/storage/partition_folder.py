@@ -37,10 +37,10 @@ def parse_folder(name: str) -> TopicPartition | None:
     return TopicPartition(TopicName(found["topic"]), PartitionIndex(int(found["index"])))
 
 
-def suffixed(place: TopicPartition, unique: UUID, suffix: str) -> str:
+def suffixed(topic_partition: TopicPartition, unique: UUID, suffix: str) -> str:
     """Name a folder that is no longer a partition's. The topic's name gives way where the whole would be too long."""
-    tail = f"-{place.partition}.{unique.hex}{suffix}"
-    return place.topic[: _NAME_SIZE_MAX - len(tail)] + tail
+    tail = f"-{topic_partition.partition}.{unique.hex}{suffix}"
+    return topic_partition.topic[: _NAME_SIZE_MAX - len(tail)] + tail
 
 
 def is_partition_like(name: str) -> bool:

@@ -45,7 +45,7 @@ class WrittenBatch(NamedTuple):
     timestamp: int
 
 
-class Ended(NamedTuple):
+class EndedTransaction(NamedTuple):
     """A transaction that a marker at `last_offset` has ended; `stable_offset` is what no open one holds back."""
 
     producer_id: int
@@ -108,7 +108,7 @@ class Producer:
         self.next_sequence = (last_sequence + 1) & SEQUENCE_MASK
         self.seen_ms = now_ms
 
-    def mark(self, offset: int, timestamp: int, coordinator_epoch: int) -> None:
+    def set_marker(self, offset: int, timestamp: int, coordinator_epoch: int) -> None:
         self.marker_offset, self._marker_timestamp = offset, timestamp
         self.coordinator_epoch = coordinator_epoch
 
@@ -229,12 +229,12 @@ class ProducerState:
                 epoch, first_sequence, starts_at_zero=starts_at_zero
             )
         else:
-            verification.also(epoch, first_sequence)
+            verification.add(epoch, first_sequence)
         return verification
 
     # Noting
 
-    def published(
+    def batch_appended(
         self,
         producer_id: int,
         epoch: int,
@@ -265,7 +265,7 @@ class ProducerState:
         if self.first_unstable_offset is None:
             self.first_unstable_offset = first_offset
 
-    def ended(
+    def marker_appended(
         self,
         producer_id: int,
         epoch: int,
@@ -274,12 +274,12 @@ class ProducerState:
         timestamp: int,
         now_ms: int,
         *,
-        settled: bool,
+        is_final: bool,
         transaction_version: int = 0,
-    ) -> Ended | None:
+    ) -> EndedTransaction | None:
         """Note a marker that is in the log now; return the transaction that it has ended, if there was one.
 
-        Until `settled` by the high watermark, the transaction still counts as unstable. `transaction_version`
+        Until it is final, below the high watermark, the transaction still counts as unstable. `transaction_version`
         is 0 where it is not known: batches do not say.
         """
         producer = self.producers.get(producer_id)
@@ -289,7 +289,7 @@ class ProducerState:
             producer.epoch = epoch
             producer.batches.clear()
             producer.next_sequence = 0
-        producer.mark(offset, timestamp, coordinator_epoch)
+        producer.set_marker(offset, timestamp, coordinator_epoch)
         producer.seen_ms = now_ms
         verification = self.verifications.get(producer_id)
         if verification is not None and (transaction_version < 2 or verification.epoch < epoch):
@@ -301,15 +301,15 @@ class ProducerState:
         first_offset = producer.txn_first_offset
         producer.in_transaction, producer.txn_first_offset = 0, -1
         del self.open_transactions[first_offset]
-        if settled:
+        if is_final:
             self._find_first_unstable()
         else:
             self._ended[first_offset] = offset
-        return Ended(producer_id, first_offset, offset, next(iter(self.open_transactions), offset + 1))
+        return EndedTransaction(producer_id, first_offset, offset, next(iter(self.open_transactions), offset + 1))
 
     # Stability
 
-    def settle(self, high_watermark: int) -> None:
+    def high_watermark_moved(self, high_watermark: int) -> None:
         """Let go of the ended transactions whose marker is below the mark."""
         if self._ended:
             for first_offset, last_offset in list(self._ended.items()):
@@ -366,7 +366,7 @@ class ProducerState:
         producer = self.producers.get(producer_id)
         if last_offset >= 0 and (producer is None or producer.last_offset != last_offset):
             first_sequence = (last_sequence - delta) & SEQUENCE_MASK if last_sequence >= 0 else last_sequence
-            self.published(producer_id, epoch, first_sequence, last_offset - delta, last_offset, timestamp, now_ms)
+            self.batch_appended(producer_id, epoch, first_sequence, last_offset - delta, last_offset, timestamp, now_ms)
         elif producer is None:
             self.producers[producer_id] = Producer(producer_id, epoch, now_ms)
         producer = self.producers[producer_id]
@@ -374,7 +374,7 @@ class ProducerState:
         if timestamp != producer.last_timestamp or coordinator_epoch >= 0:
             # Where the marker stands is not kept: somewhere behind the batch, unless a transaction goes on.
             behind = -1 if txn_first_offset >= 0 and last_offset >= 0 else last_offset + 1
-            producer.mark(behind, timestamp, coordinator_epoch)
+            producer.set_marker(behind, timestamp, coordinator_epoch)
 
 
 def _entries(producer: Producer) -> Iterator[bytes]:

@@ -134,11 +134,11 @@ class Quarantine:
         """Like `guard`, for what is read in slices: the log may be cut, cleaned or closed in between."""
         log = self._log
         while True:
-            cut_count, segments = log.cut_count, list(log.segments)
+            truncation_count, segments = log.truncation_count, list(log.segments)
             try:
                 return (yield from start())
             except (Damaged, OSError) as error:
-                if log.cut_count == cut_count and log.segments[: len(segments)] == segments:
+                if log.truncation_count == truncation_count and log.segments[: len(segments)] == segments:
                     if isinstance(error, Damaged):
                         self.refuse_damage(error.segment, error.bad)
                     raise StorageError(f"{log.folder}: {error}") from error

@@ -42,7 +42,7 @@ class Recovered:
     segments: list[Segment]
     epochs: EpochCache
     producers: ProducerState
-    listed: SegmentList
+    segment_list: SegmentList
     start_offset: int = 0
     end_offset: int = 0
     flushed_offset: int = 0
@@ -57,7 +57,7 @@ class Recovered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class LogExpectations:
     """What the data folder knows of a log that it is about to open."""
 
     recovery_point: int = 0
@@ -68,7 +68,7 @@ class Known:
     """Whether the log is known to have had a segment, with records in it."""
 
 
-NOTHING_KNOWN = Known()
+NO_EXPECTATIONS = LogExpectations()
 
 
 @dataclass(slots=True)
@@ -99,36 +99,36 @@ class _Plan:
 
 
 def recover(
-    directory: LogDirectory, folder: str, settings: TopicSettings, *, now_ms: int, clean: bool, known: Known
+    directory: LogDirectory, folder: str, settings: TopicSettings, *, now_ms: int, clean: bool, known: LogExpectations
 ) -> Recovered:
     """Return the state of the log in a folder, which is made if it is missing. Raises OSError."""
     disk = directory.disk
     disk.make_folder(folder)
-    listed = SegmentList(disk, folder)
+    segment_list = SegmentList(disk, folder)
     if disk.exists(f"{folder}/{SEGMENT_LIST}"):
-        listed.load()
-    notes = finish_swaps(disk, folder, listed)
+        segment_list.load()
+    notes = finish_swaps(disk, folder, segment_list)
     state = Recovered(
-        _find_segments(directory, folder, settings, now_ms), EpochCache(disk, folder), ProducerState(), listed
+        _find_segments(directory, folder, settings, now_ms), EpochCache(disk, folder), ProducerState(), segment_list
     )
     state.notes += notes
     plan = _plan(directory, folder, settings, now_ms, clean, known, state)
     if plan.loss is not None and not state.segments:
-        _nothing_left(plan)
+        _describe_lost_log(plan)
         return state
     if not state.segments:
-        _begin_at(plan, max(known.log_start, listed.begins_at or 0))
+        _create_first_segment(plan, max(known.log_start, segment_list.begins_at or 0))
     plan.quarantined_from = damage.quarantined_from(disk, folder)
     doubtful = [each for each in (plan.quarantined_from, plan.loss and plan.loss.offset) if each is not None]
     if doubtful:
         _scan(plan, min(*doubtful, known.recovery_point))
-    elif not clean or not _trust_the_end(plan):
+    elif not clean or not _load_clean(plan):
         _scan(plan, known.recovery_point)
     if plan.quarantined_from is not None and state.damage is None:
         damage.lift_quarantine(disk, folder)
     if known.log_start > state.end_offset and state.damage is None:
-        _drop_everything(plan, known.log_start)
-    _settle_start(plan)
+        _restart_at(plan, known.log_start)
+    _set_start(plan)
     remove_snapshots(disk, folder, above=state.end_offset)
     aborted.load_checkpoint(disk, folder, state.segments)
     if state.damage is None:
@@ -137,7 +137,7 @@ def recover(
 
 
 def recover_unreadable(
-    directory: LogDirectory, folder: str, settings: TopicSettings, *, now_ms: int, known: Known, why: str
+    directory: LogDirectory, folder: str, settings: TopicSettings, *, now_ms: int, known: LogExpectations, why: str
 ) -> Recovered | None:
     """Return the state of a log that `recover` could not read, always damaged; nothing on disk is changed.
 
@@ -145,12 +145,12 @@ def recover_unreadable(
     """
     lenient = LenientDisk(directory.disk)
     view = LogDirectory(cast(Disk, lenient), directory.path)
-    listed = SegmentList(view.disk, folder)
+    segment_list = SegmentList(view.disk, folder)
     if view.disk.exists(f"{folder}/{SEGMENT_LIST}"):
         with suppress(FileNotFoundError):
-            listed.load()
+            segment_list.load()
     segments = _find_segments(view, folder, settings, now_ms)
-    state = Recovered(segments, EpochCache(view.disk, folder), ProducerState(), listed)
+    state = Recovered(segments, EpochCache(view.disk, folder), ProducerState(), segment_list)
     known = replace(known, held=known.held or lenient.has_hidden)
     plan = _plan(view, folder, settings, now_ms, False, known, state)
     # Nothing is cut, as if an earlier start had met damage.
@@ -163,15 +163,15 @@ def recover_unreadable(
             # What could not be read is no record, but nobody can say that it does not matter.
             state.damaged_from = state.end_offset
         state.damage = f"{state.damage} ({why})" if state.damage else why
-        _settle_start(plan)
+        _set_start(plan)
     elif plan.loss is not None:
-        _nothing_left(plan)
+        _describe_lost_log(plan)
         state.damage = f"{state.damage} ({why})"
     else:
         return None
     for segment in state.segments:
         segment.directory = directory
-    state.epochs.disk = listed.disk = directory.disk
+    state.epochs.disk = segment_list.disk = directory.disk
     state.folder_changed = state.list_changed = False
     state.unflushed.clear()
     state.is_provisional = True
@@ -184,25 +184,25 @@ def _plan(
     settings: TopicSettings,
     now_ms: int,
     clean: bool,
-    known: Known,
+    known: LogExpectations,
     state: Recovered,
 ) -> _Plan:
-    listed = state.listed
-    if listed.may_be_empty:
+    segment_list = state.segment_list
+    if segment_list.may_be_empty:
         # Nothing is written to a log that restarts before the list says that it begins: every segment is an old one.
         _remove_segments(directory, state, list(state.segments))
-    start = max(known.log_start, listed.begins_at or 0)
+    start = max(known.log_start, segment_list.begins_at or 0)
     # A power loss may have undone the deletion of some of them, and not of others.
     deleted = [segment for segment, following in pairwise(state.segments) if following.base_offset <= start]
     _remove_segments(directory, state, deleted)
     loss = first_loss(
-        listed,
+        segment_list,
         state.segments,
         log_start=known.log_start,
         held=known.held,
         joined_below=OFFSET_MAX if clean else known.recovery_point,
     )
-    known_end = max(known.recovery_point, known.least_end, listed.end_offset or 0)
+    known_end = max(known.recovery_point, known.least_end, segment_list.end_offset or 0)
     return _Plan(
         directory, folder, settings, now_ms, clean, known.recovery_point, known.log_start, known_end, state, loss=loss
     )
@@ -217,7 +217,7 @@ def _remove_segments(directory: LogDirectory, state: Recovered, segments: Sequen
             directory.disk.remove(path)
 
 
-def _nothing_left(plan: _Plan) -> None:
+def _describe_lost_log(plan: _Plan) -> None:
     """Describe a log whose segments are all missing. Its files are not made again: they would look like a new log."""
     state = plan.state
     assert plan.loss is not None, "segments are missing"
@@ -238,7 +238,7 @@ def _nothing_left(plan: _Plan) -> None:
     damage.save_quarantine(plan.disk, plan.folder, plan.loss.offset, state.damage)
 
 
-def _settle_start(plan: _Plan) -> None:
+def _set_start(plan: _Plan) -> None:
     """Say where the log begins. A damaged one begins where it always did: what is missing there was not deleted."""
     state, log_start = plan.state, plan.log_start
     first = state.segments[0].base_offset if state.damage is None else state.damaged_from or 0
@@ -252,15 +252,15 @@ def _settle_start(plan: _Plan) -> None:
 
 def _list_segments(plan: _Plan) -> None:
     """List what is not listed yet. A disk that refuses leaves the list as it is: the next start looks again."""
-    state, listed = plan.state, plan.state.listed
+    state, segment_list = plan.state, plan.state.segment_list
     unflushed = {end for _, end in state.unflushed}
     begins = state.segments[0].base_offset
     with suppress(OSError):
-        if begins > max(plan.log_start, listed.begins_at or 0):
-            listed.begins(begins)
+        if begins > max(plan.log_start, segment_list.begins_at or 0):
+            segment_list.add_start(begins)
             state.list_changed = True
         for segment, following in pairwise(state.segments):
-            entry = listed.entry_at(segment.base_offset)
+            entry = segment_list.entry_at(segment.base_offset)
             end = following.base_offset
             if (
                 following.base_offset in unflushed
@@ -268,13 +268,13 @@ def _list_segments(plan: _Plan) -> None:
                 or (entry is not None and entry[1:] == (end, segment.size))
             ):
                 continue
-            listed.closed(segment.base_offset, end, segment.size)
+            segment_list.add_closed(segment.base_offset, end, segment.size)
             state.list_changed = True
-        if listed.may_be_empty:
-            listed.begins(begins)
+        if segment_list.may_be_empty:
+            segment_list.add_start(begins)
             state.list_changed = True
-        listed.forget_before(plan.log_start)
-        listed.tidy()
+        segment_list.forget_before(plan.log_start)
+        segment_list.tidy()
 
 
 def _find_segments(directory: LogDirectory, folder: str, settings: TopicSettings, now_ms: int) -> list[Segment]:
@@ -321,14 +321,14 @@ def _segment(
     )
 
 
-def _begin_at(plan: _Plan, offset: int) -> None:
+def _create_first_segment(plan: _Plan, offset: int) -> None:
     segment = _segment(plan.directory, plan.folder, offset, plan.settings, plan.now_ms, create=True)
     segment.save_indexes()
     plan.state.segments.append(segment)
     plan.state.folder_changed = True
 
 
-def _drop_everything(plan: _Plan, offset: int) -> None:
+def _restart_at(plan: _Plan, offset: int) -> None:
     """Begin anew at a start that lies beyond the end: what is left was deleted by a client."""
     for segment in plan.state.segments:
         plan.directory.open_files.forget(segment.path)
@@ -336,13 +336,13 @@ def _drop_everything(plan: _Plan, offset: int) -> None:
             plan.disk.remove(path)
     plan.state.segments.clear()
     plan.state.notes.append(f"everything before the log's start at {offset} is gone, and nothing follows it")
-    _begin_at(plan, offset)
+    _create_first_segment(plan, offset)
     plan.state.producers.clear()
     plan.state.unflushed.clear()
     plan.state.end_offset = plan.state.flushed_offset = offset
 
 
-def _trust_the_end(plan: _Plan) -> bool:
+def _load_clean(plan: _Plan) -> bool:
     """Take a log that was closed cleanly by its last headers; False if they do not bear that out."""
     state = plan.state
     try:
@@ -381,7 +381,7 @@ def _scan(plan: _Plan, scan_from: int) -> None:
         try:
             below = state.segments[index + 1].base_offset if index + 1 < len(state.segments) else OFFSET_MAX
             end = _scan_segment(plan, segment, below=below, is_last=index + 1 == len(state.segments))
-        except damage.Stopped as stopped:
+        except damage.ScanStopped as stopped:
             end = stopped.offset
             damage.on_bad_batch(plan.disk, state, index, stopped, known_end=plan.cut_from)
             break
@@ -399,15 +399,15 @@ def _scan(plan: _Plan, scan_from: int) -> None:
         # Offsets that were synced stay in range: a reader is told of the damage, and not that they never were.
         state.end_offset = max(damage.last_known_end(state, state.damaged_from), plan.known_end)
         damage.save_quarantine(plan.disk, plan.folder, state.damaged_from, state.damage)
-    _settle(plan, first)
+    _make_durable(plan, first)
 
 
 def _scan_segment(plan: _Plan, segment: Segment, *, below: int, is_last: bool) -> int:
     """Check every batch of a segment and make all that is derived from it; return the offset behind it."""
     state = plan.state
     epochs, producers, now_ms = state.epochs, state.producers, plan.now_ms
-    segment.start_indexes_anew()
-    segment.txn_index.begin_anew()
+    segment.reset_indexes()
+    segment.txn_index.reset()
     latest = epochs.latest
     end = segment.base_offset
     closed_at = plan.recovery_point if plan.clean and plan.recovery_point and is_last else OFFSET_MAX
@@ -427,10 +427,10 @@ def _scan_segment(plan: _Plan, segment: Segment, *, below: int, is_last: bool) -
                 aborted.note_batch(producers, segment, position, header, now_ms)
     except BadBatch as bad:
         segment.finish_indexes()
-        raise damage.Stopped(segment, bad, end) from bad
+        raise damage.ScanStopped(segment, bad, end) from bad
     finally:
         # Nothing behind damage is read, and everything before it was checked.
-        segment.all_checked()
+        segment.mark_all_checked()
     segment.finish_indexes()
     return end
 
@@ -440,7 +440,7 @@ def _is_at_end(segment: Segment, position: int, header: HeaderTuple) -> bool:
     return position + size >= segment.size
 
 
-def _settle(plan: _Plan, first: int) -> None:
+def _make_durable(plan: _Plan, first: int) -> None:
     """See to it that what was found stays: with group commit on, everything served is durable."""
     state = plan.state
     scanned = state.segments[first:]

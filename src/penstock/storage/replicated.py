@@ -111,7 +111,7 @@ def _append_one(log: Log, records: memoryview, now_ms: int) -> Appended | None:
     # Nothing below may fail, as in `append_replicated`.
     log.begin_epoch(leader_epoch, base)
     if producer_id >= 0:
-        log.producer_state.published(
+        log.producer_state.batch_appended(
             producer_id, epoch, sequence, base, last_offset, timestamp, now_ms, attributes & TRANSACTIONAL
         )
     log.flusher.appended(last_offset + 1)
@@ -121,7 +121,7 @@ def _append_one(log: Log, records: memoryview, now_ms: int) -> Appended | None:
 def _note(log: Log, header: BatchHeader, batch: memoryview, now_ms: int) -> None:
     state = log.producer_state
     if not header.is_control:
-        state.published(
+        state.batch_appended(
             header.producer_id,
             header.producer_epoch,
             header.base_sequence,

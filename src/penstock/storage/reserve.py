@@ -24,7 +24,7 @@ _NO_ROOM: Final = frozenset({ENOSPC, EDQUOT})
 _T = TypeVar("_T")
 
 
-def is_no_room(problem: BaseException | None) -> bool:
+def is_disk_full(problem: BaseException | None) -> bool:
     """Whether the disk, or what a user may have of it, is full."""
     if isinstance(problem, StorageError):
         problem = problem.__cause__
@@ -78,13 +78,13 @@ class Reserve:
         self.held = left
         return True
 
-    def covering(self, work: Callable[[], _T]) -> _T:
+    def with_reserve(self, work: Callable[[], _T]) -> _T:
         """Do what may be done twice, with reserved space if the disk has no other."""
         while True:
             try:
                 return work()
             except (OSError, StorageError) as problem:
-                if not is_no_room(problem) or not self.release():
+                if not is_disk_full(problem) or not self.release():
                     raise
 
     def _find(self) -> int:

@@ -36,10 +36,10 @@ class SavedOffsets:
         folder: str,
         name: str,
         open_logs: Callable[[], Mapping[TopicPartition, int]],
-        covering: Callable[[Callable[[], Any]], Any] = lambda work: work(),
+        with_reserve: Callable[[Callable[[], Any]], Any] = lambda work: work(),
     ) -> None:
         """`covering` does a write with reserved space if the disk has no other: without it nothing could be deleted."""
-        self._covering = covering
+        self._with_reserve = with_reserve
         self._disk = disk
         self._folder = folder
         self._path = f"{folder}/{name}"
@@ -56,21 +56,21 @@ class SavedOffsets:
         # What is being written, and is not under the name of the file yet.
         self._under_way: Mapping[TopicPartition, int] = {}
 
-    def found(self, place: TopicPartition) -> int:
+    def found(self, topic_partition: TopicPartition) -> int:
         """The offset that a log had when it was last written down."""
-        return self._known.get(place, 0)
+        return self._known.get(topic_partition, 0)
 
-    def forget(self, place: TopicPartition) -> None:
+    def forget(self, topic_partition: TopicPartition) -> None:
         """The log is deleted. Its offset goes from the disk with the next write."""
-        self._known.pop(place, None)
+        self._known.pop(topic_partition, None)
 
-    def begin_anew(self, place: TopicPartition) -> None:
+    def reset(self, topic_partition: TopicPartition) -> None:
         """A log is made: no power loss may give it the offset of a namesake. Raises StorageError."""
-        self.forget(place)
-        if place in self._under_way:
+        self.forget(topic_partition)
+        if topic_partition in self._under_way:
             # That write is out of date: it must not be given the name of the file.
             self._writes += 1
-        if place in self._on_disk:
+        if topic_partition in self._on_disk:
             self.save_now()
 
     def moved(self) -> None:
@@ -93,7 +93,7 @@ class SavedOffsets:
         offsets = self._current()
         if offsets != self._on_disk:
             try:
-                self._covering(lambda: write_offsets(self._disk, self._path, offsets))
+                self._with_reserve(lambda: write_offsets(self._disk, self._path, offsets))
             except OSError as error:
                 raise StorageError(f"{self._path}: {error}") from error
             self._on_disk = offsets
@@ -105,7 +105,11 @@ class SavedOffsets:
         self._waiting.clear()
 
     def _current(self) -> dict[TopicPartition, int]:
-        return {place: offset for place, offset in {**self._known, **self._open_logs()}.items() if offset > 0}
+        return {
+            topic_partition: offset
+            for topic_partition, offset in {**self._known, **self._open_logs()}.items()
+            if offset > 0
+        }
 
     def _begin(self) -> None:
         self._is_busy = True
@@ -117,7 +121,7 @@ class SavedOffsets:
             return
         content = encode_offsets(offsets)
         try:
-            file: File = self._covering(lambda: self._write_unfinished(content))
+            file: File = self._with_reserve(lambda: self._write_unfinished(content))
         except OSError as error:
             self._end(served, error)
             return
@@ -137,7 +141,7 @@ class SavedOffsets:
         if self._is_stopped:
             return
         if error is None and write.number != self._writes:
-            self._again(write)
+            self._retry(write)
             return
         if error is None:
             try:
@@ -149,16 +153,16 @@ class SavedOffsets:
             return
         # A power loss may leave the old ones or the new ones: a namesake of either must be told apart.
         self._on_disk = {**self._on_disk, **write.offsets}
-        self._disk.sync_folder_later(self._folder, lambda error: self._named(write, error))
+        self._disk.sync_folder_later(self._folder, lambda error: self._folder_synced(write, error))
 
-    def _named(self, write: _Write, error: OSError | None) -> None:
+    def _folder_synced(self, write: _Write, error: OSError | None) -> None:
         if self._is_stopped:
             return
         if error is None and write.number == self._writes:
             self._on_disk = write.offsets
         self._end(write.served, error)
 
-    def _again(self, write: _Write) -> None:
+    def _retry(self, write: _Write) -> None:
         """Newer ones were written meanwhile, which these must not replace."""
         self._waiting = [*write.served, *self._waiting]
         self._is_stale = True

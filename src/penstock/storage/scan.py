@@ -28,7 +28,7 @@ class BadBatch(Exception):
         self.why = why
 
 
-def walk(
+def scan_batches(
     file: File,
     position: int,
     end: int,
@@ -56,7 +56,7 @@ def walk(
                 raise BadBatch(position, f"{filled} bytes are too few for a batch header")
         header: HeaderTuple = unpack_header(view, at)
         size = header[1] + LOG_OVERHEAD
-        why = misfit(header, left=end - position, offset=offset, base_offset=base_offset, below=below)
+        why = header_error(header, left=end - position, offset=offset, base_offset=base_offset, below=below)
         if why is None and check_crc:
             if at + size > filled:
                 start, at = position, 0
@@ -87,13 +87,17 @@ def _overlaps_next(file: File, position: int, header: HeaderTuple, end: int, bas
     if len(content) < HEADER_SIZE:
         return False
     its: HeaderTuple = unpack_header(content, 0)
-    if its[0] > header[0] + header[6] or misfit(its, left=end - following, offset=base_offset, base_offset=base_offset):
+    if its[0] > header[0] + header[6] or header_error(
+        its, left=end - following, offset=base_offset, base_offset=base_offset
+    ):
         return False
     batch = file.read(its[1] + LOG_OVERHEAD, following)
     return bool(crc32c(memoryview(batch)[ATTRIBUTES_AT:]) == its[4])
 
 
-def misfit(header: HeaderTuple, *, left: int, offset: int, base_offset: int, below: int = OFFSET_MAX) -> str | None:
+def header_error(
+    header: HeaderTuple, *, left: int, offset: int, base_offset: int, below: int = OFFSET_MAX
+) -> str | None:
     """Say why a header cannot stand where `left` bytes follow and the offset comes next; None if it can."""
     size = header[1] + LOG_OVERHEAD
     if header[3] != MAGIC:
@@ -120,7 +124,7 @@ def find_valid_batch(file: File, position: int, end: int, *, offset: int, base_o
             candidate = at - MAGIC_AT
             header: HeaderTuple = unpack_header(block, candidate)
             left = end - position - candidate
-            if misfit(header, left=left, offset=offset, base_offset=base_offset) is None:
+            if header_error(header, left=left, offset=offset, base_offset=base_offset) is None:
                 batch = file.read(header[1] + LOG_OVERHEAD, position + candidate)
                 if crc32c(memoryview(batch)[ATTRIBUTES_AT:]) == header[4]:
                     return position + candidate

@@ -19,7 +19,7 @@ from penstock.ports.disk import File
 from penstock.storage.checked_ranges import CheckedRanges
 from penstock.storage.directory import LogDirectory
 from penstock.storage.offset_index import ENTRY, OffsetIndex
-from penstock.storage.scan import OFFSET_MAX, BadBatch, misfit, walk
+from penstock.storage.scan import OFFSET_MAX, BadBatch, header_error, scan_batches
 from penstock.storage.time_index import TimeIndex
 from penstock.storage.txn_index import TxnIndex
 from penstock.wire.batch import HEADER_SIZE, LOG_OVERHEAD, HeaderTuple, unpack_header
@@ -256,7 +256,7 @@ class Segment:
         block_size: int = 0,
     ) -> Iterator[tuple[int, HeaderTuple]]:
         """Yield the batches from a position on, which is a batch's beginning."""
-        return walk(
+        return scan_batches(
             self.file,
             position,
             self.size,
@@ -267,7 +267,7 @@ class Segment:
             block_size=block_size,
         )
 
-    def all_checked(self) -> None:
+    def mark_all_checked(self) -> None:
         """Note that every byte was held against its checksum since the start."""
         self.unchecked_end = 0
         self.checked = None
@@ -399,7 +399,7 @@ class Segment:
         if position < 0 or position + HEADER_SIZE > self.size:
             return None
         header = self.header_at(position)
-        if misfit(header, left=self.size - position, offset=self.base_offset, base_offset=self.base_offset):
+        if header_error(header, left=self.size - position, offset=self.base_offset, base_offset=self.base_offset):
             return None
         return header[0] if header[0] + header[6] == last_offset else None
 
@@ -429,18 +429,18 @@ class Segment:
     def ensure_timed(self) -> None:
         """See to it that the largest timestamp is known and the time index is complete."""
         if not self._timed:
-            finish(self.timing())
+            finish(self.ensure_timed_job())
 
-    def timing(self) -> Job[None]:
+    def ensure_timed_job(self) -> Job[None]:
         """What `ensure_timed` does, in slices: there may be millions of batches behind the last entry of an index."""
         if not self._indexed and not self._load_indexes():
-            yield from self.rebuilding()
+            yield from self.rebuild_indexes_job()
         if self._timed:
             return
         try:
             found = yield from self._indexed_max_timestamp()
         except Corruption:
-            yield from self.rebuilding()
+            yield from self.rebuild_indexes_job()
             return
         if not self._timed:
             self.max_timestamp, self.max_timestamp_offset = found
@@ -448,9 +448,9 @@ class Segment:
 
     def rebuild_indexes(self) -> None:
         """Make both indexes from the log's headers and save them."""
-        finish(self.rebuilding())
+        finish(self.rebuild_indexes_job())
 
-    def rebuilding(self) -> Job[None]:
+    def rebuild_indexes_job(self) -> Job[None]:
         """What `rebuild_indexes` does, in slices. Readers use the old indexes until the new ones are complete."""
         size = self.size
         fresh = Segment(
@@ -473,14 +473,14 @@ class Segment:
             # It was written or cut meanwhile: what is known of it now is newer than this.
             self.rebuild_indexes()
             return
-        self.start_indexes_anew()
+        self.reset_indexes()
         fresh.offset_index.path, fresh.time_index.path = self.offset_index.path, self.time_index.path
         self.offset_index, self.time_index = fresh.offset_index, fresh.time_index
         self.max_timestamp, self.max_timestamp_offset = fresh.max_timestamp, fresh.max_timestamp_offset
         self.unindexed = fresh.unindexed
         self.finish_indexes()
 
-    def start_indexes_anew(self) -> None:
+    def reset_indexes(self) -> None:
         self.offset_index = OffsetIndex(self.offset_index.path, self.base_offset)
         self.time_index = TimeIndex(self.time_index.path, self.base_offset)
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset

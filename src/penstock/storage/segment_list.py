@@ -17,9 +17,9 @@ from penstock.ports.disk import Disk, File
 
 FILE_NAME: Final = "segments"
 REWRITTEN: Final = -1
-BEGINS: Final = -2
-RESTARTS: Final = -3
-CUT: Final = -4
+START: Final = -2
+RESTART: Final = -3
+TRUNCATION: Final = -4
 _CHANGE: Final = Struct(">qqqI4x")
 _CHECKED_SIZE: Final = 24
 # A list is written anew when it has so many changes for each one that still counts.
@@ -27,7 +27,7 @@ _CHANGES_PER_ENTRY_MAX: Final = 4
 _CHANGES_LEAST: Final = 64
 
 
-class Listed(NamedTuple):
+class ListedSegment(NamedTuple):
     """A closed segment, or a range of them that is being rewritten (size REWRITTEN)."""
 
     base_offset: int
@@ -43,7 +43,7 @@ class SegmentList:
     def __init__(self, disk: Disk, folder: str) -> None:
         self.disk = disk
         self._path = f"{folder}/{FILE_NAME}"
-        self._entries: list[Listed] = []
+        self._entries: list[ListedSegment] = []
         self._changes = 0
         self.begins_at: int | None = None
         """The base offset of the first segment when that last changed; None if it never did."""
@@ -57,7 +57,7 @@ class SegmentList:
     def path(self) -> str:
         return self._path
 
-    def __iter__(self) -> Iterator[Listed]:
+    def __iter__(self) -> Iterator[ListedSegment]:
         return iter(self._entries)
 
     @property
@@ -65,29 +65,29 @@ class SegmentList:
         """The base offset of the segment that must follow the last listed one; None if nothing is listed."""
         return self._entries[-1].end_offset if self._entries else self.begins_at
 
-    def entry_at(self, base_offset: int) -> Listed | None:
+    def entry_at(self, base_offset: int) -> ListedSegment | None:
         slot = bisect_left(self._entries, base_offset, key=_base_of)
         found = self._entries[slot] if slot < len(self._entries) else None
         return found if found is not None and found.base_offset == base_offset else None
 
     # Changes; none of these syncs
 
-    def closed(self, base_offset: int, end_offset: int, size: int) -> File:
+    def add_closed(self, base_offset: int, end_offset: int, size: int) -> File:
         """A segment is closed, and its bytes are synced; with REWRITTEN, it is about to be replaced."""
         return self._append(base_offset, end_offset, size)
 
-    def begins(self, offset: int) -> File:
+    def add_start(self, offset: int) -> File:
         """The log begins with the segment of this offset."""
-        return self._append(offset, offset, BEGINS)
+        return self._append(offset, offset, START)
 
-    def restarts(self, offset: int) -> File:
+    def add_restart(self, offset: int) -> File:
         """The log is about to be emptied, to begin at this offset."""
-        return self._append(offset, offset, RESTARTS)
+        return self._append(offset, offset, RESTART)
 
-    def cut(self, offset: int) -> File | None:
+    def add_truncation(self, offset: int) -> File | None:
         """The log is about to be cut at this offset, and the segment before it opened; None if none is listed there."""
         reaches = bool(self._entries) and self._entries[-1].end_offset >= offset
-        return self._append(offset, offset, CUT) if reaches else None
+        return self._append(offset, offset, TRUNCATION) if reaches else None
 
     def forget_before(self, offset: int) -> None:
         """Drop from memory what lies wholly below the log start: it may be missing."""
@@ -117,7 +117,7 @@ class SegmentList:
         for number in range(whole):
             at = number * _CHANGE.size
             base_offset, end_offset, kind, crc = _CHANGE.unpack_from(content, at)
-            if crc != crc32c(content[at : at + _CHECKED_SIZE]) or kind < CUT:
+            if crc != crc32c(content[at : at + _CHECKED_SIZE]) or kind < TRUNCATION:
                 if number + 1 < whole:
                     self._void()
                 return
@@ -127,9 +127,9 @@ class SegmentList:
     def tidy(self) -> None:
         """Write the list anew if most of it is superseded. Not before the log is known to be whole."""
         if self._changes > max(_CHANGES_LEAST, len(self._entries) * _CHANGES_PER_ENTRY_MAX):
-            changes = [] if self.begins_at is None else [(self.begins_at, self.begins_at, BEGINS)]
+            changes = [] if self.begins_at is None else [(self.begins_at, self.begins_at, START)]
             if self.may_be_empty:
-                changes = [(base, end, RESTARTS) for base, end, _ in changes]
+                changes = [(base, end, RESTART) for base, end, _ in changes]
             changes += self._entries
             self.disk.replace_file(self._path, b"".join(_encode(*each) for each in changes))
             self._changes = len(changes)
@@ -139,12 +139,12 @@ class SegmentList:
         self.begins_at, self.may_be_empty, self.is_void = None, False, True
 
     def _apply(self, base_offset: int, end_offset: int, kind: int) -> None:
-        if kind in (BEGINS, RESTARTS):
-            self.begins_at, self.may_be_empty = base_offset, kind == RESTARTS
+        if kind in (START, RESTART):
+            self.begins_at, self.may_be_empty = base_offset, kind == RESTART
             kept = [] if self.may_be_empty else [each for each in self._entries if each.base_offset >= base_offset]
             self._entries[:] = kept
             return
-        if kind == CUT:
+        if kind == TRUNCATION:
             while self._entries and self._entries[-1].end_offset >= base_offset:
                 self._entries.pop()
             return
@@ -153,11 +153,11 @@ class SegmentList:
         if first and self._entries[first - 1].end_offset > base_offset:
             first -= 1
         last = bisect_left(self._entries, end_offset, key=_base_of)
-        self._entries[first:last] = [Listed(base_offset, end_offset, kind)]
+        self._entries[first:last] = [ListedSegment(base_offset, end_offset, kind)]
 
 
-def _base_of(listed: Listed) -> int:
-    return listed.base_offset
+def _base_of(segment_list: ListedSegment) -> int:
+    return segment_list.base_offset
 
 
 def _encode(base_offset: int, end_offset: int, kind: int) -> bytes:

@@ -16,7 +16,7 @@ from penstock.config.settings import TopicSettings
 from penstock.model.errors import RecordListTooLarge, StorageError
 from penstock.ports.disk import File
 from penstock.storage import aborted
-from penstock.storage.reserve import is_no_room
+from penstock.storage.reserve import is_disk_full
 from penstock.storage.scan import RELATIVE_OFFSET_MAX, BadBatch
 from penstock.storage.segment import Damaged, Segment
 
@@ -150,7 +150,7 @@ class SegmentWriter:
         try:
             self._begin_next(log.end_offset)
         except OSError as error:
-            if is_no_room(error):
+            if is_disk_full(error):
                 # Another failure may be one of this log's files alone, which is read here, too.
                 log.directory.write_failed(error)
             raise StorageError(f"{log.folder}: no new segment: {error}") from error

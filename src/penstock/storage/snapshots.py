@@ -11,7 +11,7 @@ from penstock.model.errors import Corruption
 from penstock.ports.disk import Disk
 from penstock.storage.directory import UNREADABLE
 from penstock.storage.marker import read_marker
-from penstock.storage.producer_state import Ended, ProducerState
+from penstock.storage.producer_state import EndedTransaction, ProducerState
 from penstock.storage.scan import BadBatch
 from penstock.storage.segment import Damaged, Segment, file_name
 from penstock.wire.batch import CONTROL, TRANSACTIONAL, HeaderTuple
@@ -92,18 +92,20 @@ def _replay_segment(segment: Segment, producers: ProducerState, start: int, end:
 
 def note_batch(
     producers: ProducerState, segment: Segment, position: int, header: HeaderTuple, now_ms: int
-) -> Ended | None:
+) -> EndedTransaction | None:
     """Note a batch of a producer; return the transaction that it has aborted, if it has."""
     last_offset = header[0] + header[6]
     if not header[5] & CONTROL:
         transactional = header[5] & TRANSACTIONAL
-        producers.published(header[9], header[10], header[11], header[0], last_offset, header[8], now_ms, transactional)
+        producers.batch_appended(
+            header[9], header[10], header[11], header[0], last_offset, header[8], now_ms, transactional
+        )
         return None
     marker = read_marker(segment.batch_at(position))
     if marker is None:
         return None
-    ended = producers.ended(
-        header[9], header[10], marker.coordinator_epoch, last_offset, header[8], now_ms, settled=True
+    ended = producers.marker_appended(
+        header[9], header[10], marker.coordinator_epoch, last_offset, header[8], now_ms, is_final=True
     )
     return None if marker.commit else ended
 

@@ -24,10 +24,9 @@ from penstock.ports.disk import Disk, FolderLock
 from penstock.ports.entropy import Entropy
 from penstock.storage import retention_clock
 from penstock.storage.directory import LogDirectory
-from penstock.storage.held import Holding
-from penstock.storage.journal import CROWD, JOURNAL_SIZE, Journal
-from penstock.storage.journaled_disk import JournaledDisk, redo
-from penstock.storage.knowledge import LogKnowledge, make_durable
+from penstock.storage.held_partitions import Holding
+from penstock.storage.journal import GROUP_FILES_LEAST, JOURNAL_SIZE, Journal
+from penstock.storage.journaled_disk import JournaledDisk, replay
 from penstock.storage.log import Log
 from penstock.storage.log_checkpoints import LogCheckpoints
 from penstock.storage.meta_properties import MetaProperties, claim_folder
@@ -49,6 +48,7 @@ from penstock.storage.partition_folder import (
 from penstock.storage.recovery import recover_unreadable
 from penstock.storage.reserve import Reserve, is_no_room
 from penstock.storage.retention_clock import RetentionClock
+from penstock.storage.store_checkpoints import StoreCheckpoints, make_durable
 from penstock.storage.write_probe import WriteProbe
 
 logger = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ NO_BROKER_EPOCH: Final = -1
 SYNC_FAILED: Final = ".sync_failed"
 
 
-class LogStore(LogKnowledge):
+class LogStore(StoreCheckpoints):
     """The partitions of one data folder, by name."""
 
     def __init__(
@@ -90,7 +90,7 @@ class LogStore(LogKnowledge):
         )
         self.retention_now_ms()
         # Folders of deleted partitions, each with the time when it may go.
-        self._doomed: list[tuple[int, str]] = []
+        self._pending_removals: list[tuple[int, str]] = []
         self._syncing_names = self._names_changed = False
         directory.failed_before = self._disk.exists(self._path(SYNC_FAILED))
         directory.on_failure = self._failed
@@ -107,7 +107,7 @@ class LogStore(LogKnowledge):
         clock: Clock,
         entropy: Entropy,
         journal_size: int = JOURNAL_SIZE,
-        journal_crowd: int = CROWD,
+        journal_group_least: int = GROUP_FILES_LEAST,
         reserve_size: int = 0,
     ) -> LogStore:
         """Take a data folder for this node; a new one gets the cluster id, or a fresh one if none is given."""
@@ -126,16 +126,20 @@ class LogStore(LogKnowledge):
             if clean:
                 disk.remove(f"{folder}/{CLEAN_SHUTDOWN}")
             make_durable(disk, folder)
-            journal = Journal(disk, folder, secret=entropy.uuid().int, size=journal_size, crowd=journal_crowd)
+            journal = Journal(
+                disk, folder, secret=entropy.uuid().int, size=journal_size, group_least=journal_group_least
+            )
             reserve = Reserve(disk, folder, reserve_size)
-            redo(journal, folder, reserve)
+            replay(journal, folder, reserve)
             directory = LogDirectory(JournaledDisk(disk, journal), folder, clock.monotonic)
             directory.reserve = reserve
             store = cls(directory, journal, clock, entropy, meta, lock, clean=clean)
             store._probe = WriteProbe(directory, reserve, disk, clock, store._read_only_changed)
             store._probe.start()
             store.previous_broker_epoch = broker_epoch
-            store._doomed = [(0, f"{folder}/{name}") for name in disk.list(folder) if name.endswith(DELETE_SUFFIX)]
+            store._pending_removals = [
+                (0, f"{folder}/{name}") for name in disk.list(folder) if name.endswith(DELETE_SUFFIX)
+            ]
             return store
         except OSError as error:
             lock.release()
@@ -178,8 +182,8 @@ class LogStore(LogKnowledge):
     def _read_only_changed(self) -> None:
         self.on_read_only(self.directory.is_read_only)
 
-    def get(self, place: TopicPartition) -> Log | None:
-        return self.logs.get(place)
+    def get(self, topic_partition: TopicPartition) -> Log | None:
+        return self.logs.get(topic_partition)
 
     def __iter__(self) -> Iterator[Log]:
         return iter(list(self.logs.values()))
@@ -215,28 +219,28 @@ class LogStore(LogKnowledge):
 
     # Partitions
 
-    def open(self, place: TopicPartition, topic_id: UUID, settings: TopicSettings) -> Log:
+    def open(self, topic_partition: TopicPartition, topic_id: UUID, settings: TopicSettings) -> Log:
         """Open a partition's log, or make it. Raises OSError."""
-        log = self.logs.get(place)
+        log = self.logs.get(topic_partition)
         if log is not None and not log.quarantine.is_provisional:
-            assert log.topic_id == topic_id, f"{place} is open under another topic id"
+            assert log.topic_id == topic_id, f"{topic_partition} is open under another topic id"
             return log
-        folder = self._path(str(place))
-        holding = self._held[topic_id, place.partition]
+        folder = self._path(str(topic_partition))
+        holding = self._held[topic_id, topic_partition.partition]
         is_known = holding is not Holding.UNKNOWN
         if self._disk.exists(folder) and not belongs_to(self._disk, folder, topic_id, is_known=is_known):
-            self._set_aside(place)
+            self._set_aside(topic_partition)
         exists = self._disk.exists(folder)
-        is_lost = not exists and self._is_lost(place, holding, settings)
+        is_lost = not exists and self._is_lost(topic_partition, holding, settings)
         if not exists:
             if not is_lost:
-                self._forget_namesake(place)
+                self._forget_previous(topic_partition)
             self._disk.make_folder(folder)
-        known = self._known(place, settings, held=is_lost or holding is Holding.HELD)
+        known = self._known(topic_partition, settings, held=is_lost or holding is Holding.HELD)
         log = Log.open(
             self._disk,
             folder,
-            place,
+            topic_partition,
             TopicId(topic_id),
             settings,
             clock_wall_ms=self._clock.wall_ms,
@@ -244,20 +248,22 @@ class LogStore(LogKnowledge):
             known=known,
             directory=self.directory,
         )
-        self._hold(log, holding, is_new=not exists, is_lost=is_lost)
+        self._record_holding(log, holding, is_new=not exists, is_lost=is_lost)
         for note in log.recovery_notes:
             logger.warning("%s", note)
-        self._opened(log)
+        self._register(log)
         return log
 
-    def open_unreadable(self, place: TopicPartition, topic_id: UUID, settings: TopicSettings, why: str) -> Log | None:
+    def open_unreadable(
+        self, topic_partition: TopicPartition, topic_id: UUID, settings: TopicSettings, why: str
+    ) -> Log | None:
         """Open a log that `open` could not read as a damaged one, or return None if it had no records.
 
         Nothing on disk is changed, and `open` may be tried again.
         """
-        folder = self._path(str(place))
-        holding = self._held[topic_id, place.partition]
-        known = self._known(place, settings, held=holding is Holding.HELD)
+        folder = self._path(str(topic_partition))
+        holding = self._held[topic_id, topic_partition.partition]
+        known = self._known(topic_partition, settings, held=holding is Holding.HELD)
         now_ms = self._clock.wall_ms()
         state = recover_unreadable(self.directory, folder, settings, now_ms=now_ms, known=known, why=why)
         if state is None:
@@ -265,36 +271,36 @@ class LogStore(LogKnowledge):
         if holding is Holding.UNKNOWN:
             # Perhaps the folder is that of a deleted topic with the same name.
             state.damaged_from = state.start_offset
-        log = Log(self.directory, folder, place, TopicId(topic_id), settings, state, self._clock.wall_ms)
-        self._opened(log)
+        log = Log(self.directory, folder, topic_partition, TopicId(topic_id), settings, state, self._clock.wall_ms)
+        self._register(log)
         return log
 
-    def _opened(self, log: Log) -> None:
-        place = log.topic_partition
+    def _register(self, log: Log) -> None:
+        topic_partition = log.topic_partition
         if log.damage is not None:
             logger.error(
                 "%s is damaged: offsets %d to %d are not served, and no records are taken: %s. With another replica "
                 "it is refilled; otherwise put the files back, or see `penstock log accept-loss`",
-                place, log.damaged_from, log.end_offset - 1, log.damage,
+                topic_partition, log.damaged_from, log.end_offset - 1, log.damage,
             )  # fmt: skip
-        log.compaction.load(self.clean_offsets.found(place))
+        log.compaction.load(self.clean_offsets.found(topic_partition))
         log.use_checkpoints(
             LogCheckpoints(
                 start_moved=self.log_starts.moved,
                 when_start_saved=self.log_starts.when_saved,
-                truncating=partial(self._truncating, place),
+                truncating=partial(self._truncating, topic_partition),
             )
         )
-        self.logs[place] = log
+        self.logs[topic_partition] = log
 
-    def _hold(self, log: Log, holding: Holding, *, is_new: bool, is_lost: bool) -> None:
+    def _record_holding(self, log: Log, holding: Holding, *, is_new: bool, is_lost: bool) -> None:
         """Note what the data folder holds from now on, and have it synced with the first batch."""
         key = log.topic_id, log.topic_partition.partition
         try:
             if is_lost or (holding is Holding.UNKNOWN and log.end_offset):
                 self._note_held(key, Holding.HELD)
             elif holding is Holding.UNKNOWN:
-                self._note_held(key, Holding.MADE)
+                self._note_held(key, Holding.CREATED)
         except OSError:
             # A full disk must not keep a log from being read that is there; the next start enters it.
             if is_new:
@@ -304,41 +310,41 @@ class LogStore(LogKnowledge):
             if not is_new:
                 logger.warning("%s had no %s: it is written again", log.folder, PARTITION_METADATA)
             write_topic_id(self._disk, log.folder, log.topic_id)
-        if not has_topic_id or holding is Holding.MADE or log.end_offset == 0:
+        if not has_topic_id or holding is Holding.CREATED or log.end_offset == 0:
             # An empty log is closed without a sync: nothing of its folder may be on disk yet.
             self._sync_names_with_first_batch(log)
-        if holding is Holding.MADE and log.flusher.syncs_appends and log.end_offset and log.damage is None:
+        if holding is Holding.CREATED and log.flusher.syncs_appends and log.end_offset and log.damage is None:
             # Recovery counts what it has found as durable.
             log.flusher.sync_names()
 
-    def delete(self, place: TopicPartition, topic_id: UUID) -> None:
+    def delete(self, topic_partition: TopicPartition, topic_id: UUID) -> None:
         """Take a partition away for good. Its folder is renamed now and removed later; a reader's slices stay good."""
-        folder = self._path(str(place))
-        log = self.logs.get(place)
+        folder = self._path(str(topic_partition))
+        log = self.logs.get(topic_partition)
         if log is not None and log.topic_id == topic_id:
-            del self.logs[place]
+            del self.logs[topic_partition]
             log.abandon()
         elif log is not None or not self._disk.exists(folder) or read_topic_id(self._disk, folder) != topic_id:
             return
         with suppress(OSError):
-            self._held.note((topic_id, place.partition), Holding.UNKNOWN)
-        self._unnamed -= {log}
-        self._forget_point(place)
-        self.log_starts.forget(place)
-        self.clean_offsets.forget(place)
-        self._forget_mark(place)
-        target = self._path(suffixed(place, self._entropy.uuid(), DELETE_SUFFIX))
+            self._held.note((topic_id, topic_partition.partition), Holding.UNKNOWN)
+        self._unsynced_folders -= {log}
+        self._forget_point(topic_partition)
+        self.log_starts.forget(topic_partition)
+        self.clean_offsets.forget(topic_partition)
+        self._forget_mark(topic_partition)
+        target = self._path(suffixed(topic_partition, self._entropy.uuid(), DELETE_SUFFIX))
         # If the disk refuses, the folder stays as one of a dead topic, which gives way to any new one.
         with suppress(OSError):
             self._journal.forget(folder)
             self._disk.rename(folder, target)
             delay_ms = log.settings.file_delete_delay_ms if log is not None else 0
-            self._doomed.append((self._clock.wall_ms() + delay_ms, target))
+            self._pending_removals.append((self._clock.wall_ms() + delay_ms, target))
             self._sync_names_later()
 
-    def about_to_delete(self, places: Iterable[TopicPartition], topic_id: UUID) -> None:
+    def prepare_delete(self, topic_partitions: Iterable[TopicPartition], topic_id: UUID) -> None:
         """Spare `delete`, which must follow, a sync for each of many partitions of a topic."""
-        logs = map(self.logs.get, places)
+        logs = map(self.logs.get, topic_partitions)
         # A disk that fails has told so, and each deletion asks it again.
         with suppress(OSError):
             self._journal.forget(*(log.folder for log in logs if log and log.topic_id == topic_id))
@@ -357,58 +363,58 @@ class LogStore(LogKnowledge):
         elif self._names_changed:
             self._sync_names_later()
 
-    def topic_id_of(self, place: TopicPartition) -> UUID | None:
+    def topic_id_of(self, topic_partition: TopicPartition) -> UUID | None:
         """The topic id of a partition that has a folder here, None if that does not say."""
-        return read_topic_id(self._disk, self._path(str(place)))
+        return read_topic_id(self._disk, self._path(str(topic_partition)))
 
-    def settle_loss(self, place: TopicPartition, *, start_offset: int, end_offset: int) -> None:
+    def apply_accepted_loss(self, topic_partition: TopicPartition, *, start_offset: int, end_offset: int) -> None:
         """The loss of a log's offsets is accepted: it has these from now on. Raises StorageError."""
-        self.logs[place].offsets.accept_loss(start=start_offset, end=end_offset)
+        self.logs[topic_partition].offsets.accept_loss(start=start_offset, end=end_offset)
         self.log_starts.save_now()
-        del self.logs[place]
+        del self.logs[topic_partition]
 
-    def set_damaged_aside(self, place: TopicPartition) -> str:
+    def set_aside_damaged(self, topic_partition: TopicPartition) -> str:
         """Take a damaged log out of use, but not off the disk, so that another can begin in its place."""
-        log = self.logs[place]
-        target = self._path(suffixed(place, self._entropy.uuid(), DAMAGED_SUFFIX))
+        log = self.logs[topic_partition]
+        target = self._path(suffixed(topic_partition, self._entropy.uuid(), DAMAGED_SUFFIX))
         self._disk.rename(log.folder, target)
-        del self.logs[place]
+        del self.logs[topic_partition]
         log.abandon()
         # What is filled again counts as held with its first batch.
-        self._held.note((log.topic_id, place.partition), Holding.UNKNOWN)
-        self._unnamed.discard(log)
-        self._forget_point(place)
+        self._held.note((log.topic_id, topic_partition.partition), Holding.UNKNOWN)
+        self._unsynced_folders.discard(log)
+        self._forget_point(topic_partition)
         # Without a table of what is held, a mark would tell of a folder that is lost.
-        self._forget_mark(place)
-        self.log_starts.forget(place)
-        self.clean_offsets.forget(place)
+        self._forget_mark(topic_partition)
+        self.log_starts.forget(topic_partition)
+        self.clean_offsets.forget(topic_partition)
         self._disk.sync_folder(self.folder)
         self._held.sync()
         return target
 
-    def release_damaged(self, place: TopicPartition) -> None:
+    def remove_damaged(self, topic_partition: TopicPartition) -> None:
         """The partition is whole again: what was set aside of it may go."""
-        log = self.logs.get(place)
+        log = self.logs.get(topic_partition)
         delay_ms = 0 if log is None else log.settings.file_delete_delay_ms
         with suppress(OSError):
             for name in self._disk.list(self.folder):
-                if name.startswith(f"{place}.") and name.endswith(DAMAGED_SUFFIX):
-                    self._doomed.append((self._clock.wall_ms() + delay_ms, self._path(name)))
+                if name.startswith(f"{topic_partition}.") and name.endswith(DAMAGED_SUFFIX):
+                    self._pending_removals.append((self._clock.wall_ms() + delay_ms, self._path(name)))
 
-    def remove_doomed_folders(self, now_ms: int) -> None:
+    def remove_deleted_folders(self, now_ms: int) -> None:
         """Remove the folders of deleted partitions whose delay is over."""
-        due = [each for each in self._doomed if each[0] <= now_ms]
-        self._doomed = [each for each in self._doomed if each[0] > now_ms]
+        due = [each for each in self._pending_removals if each[0] <= now_ms]
+        self._pending_removals = [each for each in self._pending_removals if each[0] > now_ms]
         for each in due:
             self._disk.remove_later(each[1], partial(self._folder_removed, each))
 
     def _folder_removed(self, doomed: tuple[int, str], error: OSError | None) -> None:
         if error is not None:
-            self._doomed.append(doomed)
+            self._pending_removals.append(doomed)
 
     def strays(self) -> list[str]:
         """Return the partition folders that nobody has opened. They are left alone: only a tombstone deletes."""
-        opened = {str(place) for place in self.logs}
+        opened = {str(topic_partition) for topic_partition in self.logs}
         return [
             name
             for name in self._disk.list(self.folder)
@@ -416,11 +422,11 @@ class LogStore(LogKnowledge):
             or (parse_folder(name) is not None and name not in opened and name != METADATA_FOLDER)
         ]
 
-    def _set_aside(self, place: TopicPartition) -> None:
+    def _set_aside(self, topic_partition: TopicPartition) -> None:
         """Make room for a partition whose name is taken by another topic's folder. One without records may go."""
-        folder = self._path(str(place))
+        folder = self._path(str(topic_partition))
         if holds_records(self._disk, folder):
-            self._disk.rename(folder, self._path(suffixed(place, self._entropy.uuid(), STRAY_SUFFIX)))
+            self._disk.rename(folder, self._path(suffixed(topic_partition, self._entropy.uuid(), STRAY_SUFFIX)))
         else:
             self._disk.remove_folder(folder)
         self._disk.sync_folder(self.folder)
@@ -438,7 +444,7 @@ class LogStore(LogKnowledge):
                 self._journal.close()
                 self._disk.remove(self._path(SYNC_FAILED))
                 content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}).encode()
-                self.directory.covering(lambda: self._disk.replace_file(self._path(CLEAN_SHUTDOWN), content))
+                self.directory.with_reserve(lambda: self._disk.replace_file(self._path(CLEAN_SHUTDOWN), content))
         except (OSError, StorageError):
             # The start after this one scans: slower, and just as right.
             with suppress(OSError):

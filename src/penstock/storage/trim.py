@@ -41,7 +41,7 @@ def delete_old_segments(log: Log, high_watermark: int, now_ms: int) -> int:
     """Drop segments below the start, then by age, then by size, oldest first."""
     if log.compaction.is_running:
         return 0
-    if _all_is_old(log, high_watermark, now_ms):
+    if _all_expired(log, high_watermark, now_ms):
         log.roll()
     count = _count_deletable(log, high_watermark, now_ms)
     if count == 0:
@@ -59,13 +59,13 @@ def _drop_hidden_segments(log: Log, now_ms: int, error: OSError | None) -> None:
     count = bisect_right(log.segments.bases, log.start_offset) - 1
     if log.damaged_from is not None:
         count = min(count, bisect_right(log.segments.bases, log.damaged_from) - 1)
-    leaving = log.segments[: max(count, 0)]
-    if leaving and log.listed.begins_at != log.segments.bases[len(leaving)]:
+    removed = log.segments[: max(count, 0)]
+    if removed and log.segment_list.begins_at != log.segments.bases[len(removed)]:
         # Without it the next start takes the log start checkpoint's word.
         with suppress(OSError):
-            log.listed.begins(log.segments.bases[len(leaving)])
-    log.segments.drop_first(len(leaving))
-    for segment in leaving:
+            log.segment_list.add_start(log.segments.bases[len(removed)])
+    log.segments.drop_first(len(removed))
+    for segment in removed:
         try:
             _delete_later(log, segment, now_ms)
         except OSError as error:
@@ -83,7 +83,7 @@ def _count_deletable(log: Log, high_watermark: int, now_ms: int) -> int:
         if behind > high_watermark or damaged:
             break
         if behind <= log.start_offset or (
-            settings.delete and (excess >= segment.size or _is_old(log, segment, now_ms))
+            settings.delete and (excess >= segment.size or _is_expired(log, segment, now_ms))
         ):
             count = index + 1
         elif not settings.delete or settings.retention_ms < 0 or segment.max_timestamp >= 0:
@@ -93,18 +93,18 @@ def _count_deletable(log: Log, high_watermark: int, now_ms: int) -> int:
     return count
 
 
-def _all_is_old(log: Log, high_watermark: int, now_ms: int) -> bool:
+def _all_expired(log: Log, high_watermark: int, now_ms: int) -> bool:
     """Whether even the active segment holds only what is older than retention allows."""
     return (
         log.settings.delete
         and log.segments.active.size > 0
         and log.end_offset <= high_watermark
         and log.damaged_from is None
-        and _is_old(log, log.segments.active, now_ms)
+        and _is_expired(log, log.segments.active, now_ms)
     )
 
 
-def _is_old(log: Log, segment: Segment, now_ms: int) -> bool:
+def _is_expired(log: Log, segment: Segment, now_ms: int) -> bool:
     if log.settings.retention_ms < 0:
         return False
     try:
@@ -143,7 +143,7 @@ def truncate_to(log: Log, offset: int) -> None:
     if offset <= log.segments.bases[0]:
         truncate_fully_and_start_at(log, offset)
         return
-    _settle_swap(log)
+    _finish_swap(log)
     segment = log.segments[bisect_left(log.segments.bases, offset) - 1]
     flushed = log.offsets.flushed
     try:
@@ -153,15 +153,15 @@ def truncate_to(log: Log, offset: int) -> None:
         in_hole = position is None or first_cut > offset
         recovery_point = segment.base_offset if in_hole else first_cut
         # The segment that is cut becomes the active one, which is synced as such.
-        _about_to_cut(log, offset, recovery_point=recovery_point, keeps=segment.base_offset)
-        changed = log.listed.cut(offset)
+        _prepare_truncation(log, offset, recovery_point=recovery_point, keeps=segment.base_offset)
+        changed = log.segment_list.add_truncation(offset)
         with _offline_if_incomplete(log):
             if changed is not None:
                 changed.sync()
             while log.segments.active is not segment:
-                leaving = log.segments.active
+                removed = log.segments.active
                 log.segments.drop_last()
-                _remove(log, leaving)
+                _remove(log, removed)
             if position is not None:
                 segment.truncate(position, min(offset, first_cut))
             end = segment.end_offset() if in_hole else first_cut
@@ -170,7 +170,7 @@ def truncate_to(log: Log, offset: int) -> None:
     with _offline_if_incomplete(log):
         disk = log.directory.disk
         disk.sync_folder(log.folder)
-        log.offsets.cut(end, flushed=flushed)
+        log.offsets.truncate(end, flushed=flushed)
         log.epochs.truncate_end(end)
         log.save_epochs()
         snapshots.remove_snapshots(disk, log.folder, above=end)
@@ -179,10 +179,10 @@ def truncate_to(log: Log, offset: int) -> None:
 
 def truncate_fully_and_start_at(log: Log, offset: int) -> None:
     """Remove every segment and begin an empty one at the offset."""
-    _settle_swap(log)
-    _about_to_cut(log, offset, recovery_point=offset, keeps=0)
-    is_listed = log.listed.exists
-    changed = log.listed.restarts(offset)
+    _finish_swap(log)
+    _prepare_truncation(log, offset, recovery_point=offset, keeps=0)
+    is_listed = log.segment_list.exists
+    changed = log.segment_list.add_restart(offset)
     with _offline_if_incomplete(log):
         changed.sync()
         disk = log.directory.disk
@@ -193,9 +193,9 @@ def truncate_fully_and_start_at(log: Log, offset: int) -> None:
         log.segments.restart()
         log.producer_state.clear()
         snapshots.remove_snapshots(disk, log.folder, above=-1)
-        log.directory.covering(partial(log.writer.begin_at, offset))
+        log.directory.with_reserve(partial(log.writer.begin_at, offset))
         disk.sync_folder(log.folder)
-        log.listed.begins(offset).sync()
+        log.segment_list.add_start(offset).sync()
         # An empty log is as durable as its name, which is synced: nobody shall wait for more.
         log.offsets.restart(offset)
         log.epochs.clear()
@@ -215,21 +215,21 @@ def _offline_if_incomplete(log: Log) -> Iterator[None]:
         raise
 
 
-def _settle_swap(log: Log) -> None:
+def _finish_swap(log: Log) -> None:
     """Finish what compaction has begun; otherwise a start would, and bring back what is cut now."""
     log.compaction.finish_swap()
     if log.directory.failure is not None:
         raise log.directory.failure
 
 
-def _about_to_cut(log: Log, offset: int, *, recovery_point: int, keeps: int) -> None:
+def _prepare_truncation(log: Log, offset: int, *, recovery_point: int, keeps: int) -> None:
     """Lower the recovery point first: a crash half-way must not look like the loss of synced batches.
 
     Segments that end at the offset `keeps` or before it stay closed, and may still have to be synced.
     """
     log.flusher.forget(from_offset=keeps)
-    log.offsets.doubt_from(recovery_point)
-    log.compaction.cut(offset)
+    log.offsets.mark_unflushed_from(recovery_point)
+    log.compaction.truncate(offset)
     log.checkpoints.truncating(min(offset, recovery_point))
     aborted.remove_checkpoint(log.directory.disk, log.folder)
 

@@ -16,7 +16,7 @@ from crc32c import crc32c
 from penstock.model.errors import Corruption
 from penstock.ports.disk import Disk
 from penstock.storage.index_file import IndexFile
-from penstock.storage.producer_state import Ended
+from penstock.storage.producer_state import EndedTransaction
 
 ENTRY: Final = Struct(">hqqqq")
 VERSION: Final = 0
@@ -60,28 +60,28 @@ class TxnIndex(IndexFile):
     def __len__(self) -> int:
         return len(self.last_offsets)
 
-    def __iter__(self) -> Iterator[Ended]:
+    def __iter__(self) -> Iterator[EndedTransaction]:
         columns = (self.producer_ids, self.first_offsets, self.last_offsets, self.stable_offsets)
-        return (Ended(*values) for values in zip(*columns, strict=True))
+        return (EndedTransaction(*values) for values in zip(*columns, strict=True))
 
     @property
     def summary(self) -> Summary | None:
         """What is known of the entries; None if nothing is."""
         return (len(self), self._crc) if self.loaded else self.expected
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         """Forget all entries, also those in the file."""
         self._reset()
         self._keep(0)
         self._stale = self.loaded = True
 
-    def append(self, ended: Ended) -> None:
+    def append(self, ended: EndedTransaction) -> None:
         entry = ENTRY.pack(VERSION, *ended)
         self._take(ended)
         self._crc = crc32c(entry, self._crc)
         self._unsaved += entry
 
-    def _take(self, ended: Ended) -> None:
+    def _take(self, ended: EndedTransaction) -> None:
         self.producer_ids.append(ended.producer_id)
         self.first_offsets.append(ended.first_offset)
         self.last_offsets.append(ended.last_offset)
@@ -98,7 +98,7 @@ class TxnIndex(IndexFile):
         for version, *values in ENTRY.iter_unpack(content):
             if version != VERSION:
                 raise Corruption(f"{self.path}: an entry of version {version}")
-            self._take(Ended(*values))
+            self._take(EndedTransaction(*values))
         self._crc = crc32c(content)
         self.loaded = True
 

@@ -35,12 +35,12 @@ logger = logging.getLogger(__name__)
 LASTING_S: Final = 2.0
 # Errors that lie further apart have nothing to do with each other.
 FORGOTTEN_S: Final = 10.0
-SAID_AGAIN_S: Final = 10.0
+LOG_INTERVAL_S: Final = 10.0
 # So many offsets of a log are watched at once; one that lasts is enough.
 OFFSETS_MAX: Final = 16
 
 
-class Unreadable:
+class UnreadableOffset:
     """Since when an offset cannot be read, and when it was last tried; whether the log is quarantined for it."""
 
     __slots__ = ("is_quarantined", "last", "since")
@@ -53,15 +53,15 @@ class Unreadable:
 class ReadErrors:
     """The reads of one log that failed of late."""
 
-    __slots__ = ("_log", "_offsets", "_said_at")
+    __slots__ = ("_log", "_logged_at", "_offsets")
 
     def __init__(self, log: Log) -> None:
         self._log = log
         # Offsets where reads met an I/O error of late, and when the node's log last said so.
-        self._offsets: dict[int, Unreadable] = {}
-        self._said_at: float | None = None
+        self._offsets: dict[int, UnreadableOffset] = {}
+        self._logged_at: float | None = None
 
-    def while_sending(self, piece: FileSlice, error: OSError) -> None:
+    def on_send_error(self, piece: FileSlice, error: OSError) -> None:
         """Part of a response could not be read from a file of the self._log."""
         segment = next((each for each in self._log.segments if each.path == piece.file.path), None)
         if segment is None or self._log.is_abandoned or piece.position + piece.size > segment.size:
@@ -72,54 +72,56 @@ class ReadErrors:
         self._note(f"{piece.size} bytes at position {piece.position} of {segment.path} could not be sent: {error}")
         try:
             if not _quarantined_short(self._log, segment):
-                checked_ranges.distrust(segment)
+                checked_ranges.recheck(segment)
         except OSError:
-            checked_ranges.distrust(segment)
+            checked_ranges.recheck(segment)
 
-    def while_reading(self, segment: Segment, offset: int, error: OSError) -> NoReturn:
+    def on_read_error(self, segment: Segment, offset: int, error: OSError) -> NoReturn:
         """Refuse a read that has met an I/O error."""
         why = f"{segment.path} cannot be read at offset {offset}: {error}"
         self._note(why)
         now = self._log.directory.monotonic()
-        met = self._offsets.get(offset)
-        if met is None:
+        failure = self._offsets.get(offset)
+        if failure is None:
             self._offsets = {
-                other: its for other, its in self._offsets.items() if its.is_quarantined or now - its.last < FORGOTTEN_S
+                other: other_failure
+                for other, other_failure in self._offsets.items()
+                if other_failure.is_quarantined or now - other_failure.last < FORGOTTEN_S
             }
             if len(self._offsets) < OFFSETS_MAX:
-                self._offsets[offset] = Unreadable(now)
+                self._offsets[offset] = UnreadableOffset(now)
             raise StorageError(why) from error
-        if now - met.last >= FORGOTTEN_S:
-            met.since = now
-        met.last = now
-        if now - met.since >= LASTING_S and error.errno in UNREADABLE:
+        if now - failure.last >= FORGOTTEN_S:
+            failure.since = now
+        failure.last = now
+        if now - failure.since >= LASTING_S and error.errno in UNREADABLE:
             self._log.quarantine.begin(offset, why)
-            met.is_quarantined = self._log.damaged_from == offset
+            failure.is_quarantined = self._log.damaged_from == offset
         raise StorageError(why) from error
 
-    def may_look_again(self, offset: int) -> bool:
+    def may_retry(self, offset: int) -> bool:
         """Whether a quarantined log is to be read once more: it was an I/O error, and the disk may have recovered."""
-        met = self._offsets.get(offset)
-        if met is None or not met.is_quarantined or self._log.damaged_from != offset:
+        failure = self._offsets.get(offset)
+        if failure is None or not failure.is_quarantined or self._log.damaged_from != offset:
             return False
         now = self._log.directory.monotonic()
-        if now - met.last < LASTING_S:
+        if now - failure.last < LASTING_S:
             return False
-        met.last = now
+        failure.last = now
         return True
 
-    def was_read(self, offset: int) -> None:
+    def on_read_success(self, offset: int) -> None:
         """Note that a segment under check could be read at an offset."""
-        met = self._offsets.pop(offset, None) if self._offsets else None
-        if met is not None and met.is_quarantined and self._log.damaged_from == offset:
+        failure = self._offsets.pop(offset, None) if self._offsets else None
+        if failure is not None and failure.is_quarantined and self._log.damaged_from == offset:
             self._log.quarantine.lift()
 
     def _note(self, what: str) -> None:
         directory = self._log.directory
         directory.read_failures += 1
         now = directory.monotonic()
-        if self._said_at is None or now - self._said_at >= SAID_AGAIN_S:
-            self._said_at = now
+        if self._logged_at is None or now - self._logged_at >= LOG_INTERVAL_S:
+            self._logged_at = now
             logger.error("%s", what)
 
 

@@ -173,7 +173,7 @@ def prepare(records: memoryview, settings: TopicSettings, now_ms: int) -> Job[Pr
     codec = CODECS.get(settings.compression_type, header.codec)
     repack = None if codec == header.codec else _Repack(codec, settings)
     bounds = None
-    if settings.message_timestamp_type == "CreateTime" and _timestamps_need_a_look(header, settings, now_ms):
+    if settings.message_timestamp_type == "CreateTime" and _timestamps_need_check(header, settings, now_ms):
         bounds = (
             now_ms - settings.message_timestamp_before_max_ms,
             now_ms + settings.message_timestamp_after_max_ms,
@@ -225,7 +225,7 @@ def _add_last(stream: Packer, data: bytes) -> bytes:
     return stream.add(data) + stream.end()
 
 
-def _timestamps_need_a_look(header: BatchHeader, settings: TopicSettings, now_ms: int) -> bool:
+def _timestamps_need_check(header: BatchHeader, settings: TopicSettings, now_ms: int) -> bool:
     return (
         settings.message_timestamp_before_max_ms < BEFORE_MAX_DEFAULT
         or header.max_timestamp - now_ms > settings.message_timestamp_after_max_ms

@@ -21,7 +21,7 @@ class VerificationGuard:
         # Seen by one round of the janitor: the next one drops it, since nobody waits so long for a coordinator.
         self.is_old = False
 
-    def also(self, epoch: int, first_sequence: int) -> None:
+    def add(self, epoch: int, first_sequence: int) -> None:
         """Note another batch that waits for the same answer."""
         self.is_old = False
         if epoch > self.epoch:

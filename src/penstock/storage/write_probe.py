@@ -44,7 +44,7 @@ class WriteProbe:
         self._clock = clock
         self._on_change = on_change
         self._pause_s = PROBE_S
-        self._left_at = float("-inf")
+        self._recovered_at = float("-inf")
         self._logged_at = float("-inf")
         self._timer: Timer | None = None
         self._file: File | None = None
@@ -65,7 +65,7 @@ class WriteProbe:
         self._on_change = lambda: None
 
     def _refused(self, error: OSError) -> None:
-        soon = self._clock.monotonic() - self._left_at < CALM_S
+        soon = self._clock.monotonic() - self._recovered_at < CALM_S
         self._pause_s = min(self._pause_s * 2, PROBE_S_MAX) if soon else PROBE_S
         self._log_refusal()
         self._wait()
@@ -91,7 +91,7 @@ class WriteProbe:
             self._reserve.take(self._reserve.held + self._reserve.room_needed)
             self._file = self._disk.open(f"{self._directory.path}/{FILE_NAME}")
         except OSError:
-            self._give_back()
+            self._release_excess()
             self._wait()
             return
         self._disk.sync_later(self._file, self._synced)
@@ -100,18 +100,18 @@ class WriteProbe:
         if self._file is not None:
             self._file.close()
             self._file = None
-        self._give_back()
+        self._release_excess()
         if self._directory.failure is not None:
             return
         if error is not None or not self._reserve.is_whole:
             self._wait()
             return
-        self._left_at = self._clock.monotonic()
+        self._recovered_at = self._clock.monotonic()
         self._directory.accept_writes()
         logger.info("%s accepts writes again", self._directory.path)
         self._on_change()
 
-    def _give_back(self) -> None:
+    def _release_excess(self) -> None:
         """Keep no more than what is reserved."""
         if self._reserve.held > self._reserve.size:
             with suppress(OSError):

@@ -161,8 +161,8 @@ def test_listed_segments_above_the_log_start_must_exist(files: dict[str, bytes])
     disk = SimDisk()
     disk.make_folder("/list")
     listed = SegmentList(disk, "/list")
-    listed.closed(0, 4, len(files[LOG]))
-    listed.closed(4, 9, 100)
+    listed.add_closed(0, 4, len(files[LOG]))
+    listed.add_closed(4, 9, 100)
     files[f"{FOLDER}/segments"] = disk.read_file("/list/segments")
     problems = [each.problem for each in findings(files) if each.damage]
     assert problems == ["segment 4 is missing, with offsets up to 8", "segment 9 is missing"]

@@ -78,7 +78,7 @@ def test_partitions_are_added_changed_and_forgotten() -> None:
     cache = sessions()
     session = begun(cache, "a", "b")
     cache.find(request(session.id, 1, asked("a", 0, 5), asked("c", 0), forgotten=("b",)), by_id=False, now=0.0)
-    assert {key[0]: cached.asked.offset for key, cached in session.partitions.items()} == {b"a": 5, b"c": 0}
+    assert {key[0]: cached.requested.offset for key, cached in session.partitions.items()} == {b"a": 5, b"c": 0}
 
 
 def test_a_session_that_forgets_everything_ends() -> None:

@@ -62,7 +62,7 @@ class Stage:
         context.node_id = NodeId(1)
         context.follower_throttle.passed = 0
         self.fetcher = Fetcher(NodeId(2), 0, context)
-        self.fetcher._go = lambda: None  # type: ignore[method-assign]
+        self.fetcher._send_next = lambda: None  # type: ignore[method-assign]
         partition: Any = FollowedPartition()
         self.partition = partition
         self.followed = Followed(partition)
@@ -73,9 +73,9 @@ class Stage:
 
     def name(self, request_id: int) -> None:
         """A request that says where the log ends."""
-        if self.followed.asked is None:
-            self.followed.asked_in = request_id
-        self.followed.asked, self.followed.named_in = self.followed.ask(1000), request_id
+        if self.followed.requested is None:
+            self.followed.requested_in = request_id
+        self.followed.requested, self.followed.named_in = self.followed.next_request(1000), request_id
 
     def answered(self, request_id: int, *, diverging: Any = None, records: bytes | None = None) -> None:
         row = (TOPIC.bytes, 0, NO_ERROR, 610, 0, diverging, None if records is None else memoryview(records))

@@ -8,7 +8,7 @@ from penstock.config.settings import TopicSettings, default_topic_settings
 from penstock.model.ids import PartitionIndex, TopicId, TopicName, TopicPartition
 from penstock.storage.log import Appended, Log
 from penstock.storage.marker_append import append_marker
-from penstock.storage.recovery import Known
+from penstock.storage.recovery import LogExpectations
 from penstock.wire.batch import BatchHeader, iter_batches
 from penstock.wire.records import Record, encode_batch
 from penstock_sim.disk import SimDisk
@@ -45,7 +45,7 @@ def open_log(
         small_settings(**changes),
         clock_wall_ms=clock,
         clean=clean,
-        known=Known(recovery_point=recovery_point, log_start=log_start, least_end=least_end, held=held),
+        known=LogExpectations(recovery_point=recovery_point, log_start=log_start, least_end=least_end, held=held),
     )
 
 

@@ -48,9 +48,9 @@ def test_a_byte_that_was_flipped_after_a_clean_close_is_never_served(max_bytes: 
         path = f"{FOLDER}/{name}"
         batches = list(iter_batches(disk.read_file(path)))
         for position in range(disk.open(path).size()):
-            place = position % len(batches[0])
+            topic_partition = position % len(batches[0])
             # Kafka's format protects the leader epoch by nothing; one byte of a record is like another.
-            if place in range(LEADER_EPOCH_AT, LEADER_EPOCH_AT + 4) or place > HEADER_SIZE + 3:
+            if topic_partition in range(LEADER_EPOCH_AT, LEADER_EPOCH_AT + 4) or topic_partition > HEADER_SIZE + 3:
                 continue
             disk.flip(path, position)
             log = open_log(disk, clean=True, recovery_point=end)
@@ -84,7 +84,7 @@ def test_what_this_process_wrote_or_scanned_needs_no_second_look() -> None:
 
 def test_a_first_read_stays_short_enough_for_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     disk, end = closed([2] * 10)
-    monkeypatch.setattr(checked_ranges, "CHECKED_AT_ONCE", 500)
+    monkeypatch.setattr(checked_ranges, "CHECKED_SIZE_MAX", 500)
     log = open_log(disk, clean=True, recovery_point=end)
     first = log.read(0, max_bytes=100_000, end=end)
     assert first is not None and 500 <= first.size < 800

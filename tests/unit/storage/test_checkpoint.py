@@ -37,4 +37,6 @@ def test_a_flipped_bit_never_changes_an_offset(position: int, bit: int) -> None:
     write_offsets(disk, "/points", OFFSETS)
     disk.flip("/points", position % len(disk.read_file("/points")), 1 << bit)
     found = read_offsets(disk, "/points")
-    assert all(found[place] == offset for place, offset in OFFSETS.items() if place in found)
+    assert all(
+        found[topic_partition] == offset for topic_partition, offset in OFFSETS.items() if topic_partition in found
+    )

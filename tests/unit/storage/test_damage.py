@@ -292,7 +292,7 @@ def test_a_damaged_log_that_was_set_aside_is_not_missed() -> None:
         disk.lose(FOLDER)
         store = load(disk)
         assert store.open(PLACE, FIRST_ID, SETTINGS).damage is not None
-        store.set_damaged_aside(PLACE)
+        store.set_aside_damaged(PLACE)
         assert store.open(PLACE, FIRST_ID, SETTINGS).damage is None
         end(store, disk)
         log = reopened(disk)
@@ -348,9 +348,9 @@ def test_partitions_made_together_share_the_sync_of_their_names() -> None:
     assert all(load_one(disk, log.topic_partition).end_offset == 1 for log in logs)
 
 
-def load_one(disk: SimDisk, place: TopicPartition) -> Log:
+def load_one(disk: SimDisk, topic_partition: TopicPartition) -> Log:
     disk._locked.clear()
-    return load(disk).open(place, FIRST_ID, SETTINGS)
+    return load(disk).open(topic_partition, FIRST_ID, SETTINGS)
 
 
 def test_the_unsynced_end_of_a_segment_that_was_just_closed_is_not_missed() -> None:

@@ -38,8 +38,8 @@ class House:
         self.settings = settings or BrokerSettings()
         self.janitor = Janitor(self.store, self.clock, lambda: self.settings, self.high_watermark)
 
-    def high_watermark(self, place: TopicPartition) -> int:
-        return self.store.logs[place].durable_offset
+    def high_watermark(self, topic_partition: TopicPartition) -> int:
+        return self.store.logs[topic_partition].durable_offset
 
 
 def test_retention_runs_when_its_time_has_come() -> None:

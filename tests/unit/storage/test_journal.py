@@ -72,10 +72,10 @@ class WholeWrites(Random):
         return start - 1 if stop is None else super().randrange(start, stop, step)
 
 
-def begin(disk: SimDisk, *, size: int = 100_000, crowd: int = 0) -> Journal:
+def begin(disk: SimDisk, *, size: int = 100_000, group_least: int = 0) -> Journal:
     disk.make_folder(FOLDER)
-    journal = Journal(disk, FOLDER, secret=1234, size=size, crowd=crowd)
-    assert journal.redo() == []
+    journal = Journal(disk, FOLDER, secret=1234, size=size, group_least=group_least)
+    assert journal.replay() == []
     return journal
 
 
@@ -126,7 +126,7 @@ def test_what_was_put_back_is_durable_and_the_journal_empty() -> None:
 
 def test_a_few_files_are_synced_by_themselves() -> None:
     disk = SimDisk(syncs_at_once=False)
-    journal = begin(disk, crowd=2)
+    journal = begin(disk, group_least=2)
     tails = [Tail(disk, str(index)) for index in range(2)]
     for tail in tails:
         tail.grow(journal, b"data")
@@ -134,9 +134,9 @@ def test_a_few_files_are_synced_by_themselves() -> None:
     assert not disk.exists(f"{FOLDER}/{FILE_NAMES[0]}")
 
 
-def test_a_crowd_that_has_gone_is_noticed() -> None:
+def test_files_are_synced_one_by_one_again_after_several_small_groups() -> None:
     disk = SimDisk(syncs_at_once=False)
-    journal = begin(disk, crowd=2)
+    journal = begin(disk, group_least=2)
     tails = [Tail(disk, str(index)) for index in range(5)]
     for tail in tails:
         tail.grow(journal, b"data")
@@ -203,7 +203,7 @@ def test_what_is_cut_does_not_come_back() -> None:
     tail = Tail(disk, "a")
     tail.grow(journal, b"kept")
     tail.grow(journal, b"cut")
-    journal.strike(tail.file.path)
+    journal.invalidate(tail.file.path)
     tail.file.truncate(4)
     tail.file.sync()
     tail.size = 4
@@ -222,7 +222,7 @@ def test_what_is_cut_while_its_half_is_written_over_does_not_come_back() -> None
         while disk.finish_sync():
             pass
     other.grow(journal, b"x" * 60)
-    journal.strike(cut.file.path)
+    journal.invalidate(cut.file.path)
     cut.file.truncate(10)
     cut.file.sync()
     disk.crash(kept=0.0)
@@ -235,7 +235,7 @@ def test_a_file_that_is_struck_out_keeps_what_it_has() -> None:
     journal = begin(disk)
     tail = Tail(disk, "a")
     tail.grow(journal, b"acknowledged")
-    journal.strike(tail.file.path)
+    journal.invalidate(tail.file.path)
     disk.crash(kept=0.0)
     begin(disk)
     assert tail.content(disk) == b"acknowledged"
@@ -247,7 +247,7 @@ def test_a_folder_is_struck_out_with_all_that_is_in_it_and_with_what_waits() -> 
     tails = [Tail(disk, str(index)) for index in range(3)]
     for tail in tails:
         tail.grow(journal, b"data")
-    journal.strike(f"{FOLDER}/logs")
+    journal.invalidate(f"{FOLDER}/logs")
     while disk.finish_sync():
         pass
     assert [tail.durable for tail in tails] == [4, 4, 4]
@@ -277,7 +277,7 @@ def test_a_file_that_lost_more_than_the_journal_has_is_left_alone() -> None:
     tail.grow(journal, b"more")
     tail.file.truncate(10)
     tail.file.sync()
-    notes = Journal(disk, FOLDER, secret=1).redo()
+    notes = Journal(disk, FOLDER, secret=1).replay()
     assert tail.content(disk) == bytes(10)
     assert "logs/a ends before" in notes[0]
 
@@ -300,7 +300,7 @@ def test_a_file_can_be_struck_out_when_the_disk_is_full() -> None:
     for tail in tails:
         tail.grow(journal, b"data")
     disk.capacity = disk.space("/")[0] - disk.space("/")[1]
-    journal.strike(tails[0].file.path)
+    journal.invalidate(tails[0].file.path)
     tails[0].file.truncate(0)
     tails[0].file.sync()
     disk.crash(kept=0.0)
@@ -384,7 +384,7 @@ def test_a_sync_that_was_asked_for_before_a_cut_does_not_stand_for_what_grew_aft
     # The halves have changed, and the sync of the first file takes long. Nobody waits for it any more after a cut.
     while disk.finish_sync():
         pass
-    journal.strike(tail.file.path)
+    journal.invalidate(tail.file.path)
     tail.file.truncate(0)
     tail.file.sync()
     tail.size = tail.durable = 0
@@ -415,7 +415,7 @@ def test_half_of_a_pass_that_is_written_over_brings_nothing_back(luck: int) -> N
     # The bytes end in the first sector of the journal, and the entry that strikes them out in the second.
     cut.grow(journal, b"x" * 450)
     disk.finish_sync()
-    journal.strike(cut.file.path)
+    journal.invalidate(cut.file.path)
     cut.file.truncate(10)
     cut.file.sync()
     first = disk.read_file(f"{FOLDER}/{FILE_NAMES[0]}")[: GROUP.size]
@@ -438,7 +438,7 @@ def test_what_a_failed_write_has_left_is_struck_out_too() -> None:
     tail.grow(journal, b"x" * 10)
     assert tail.durable == 10
     assert disk.trace[-2:] == [("write", f"{FOLDER}/{FILE_NAMES[0]}"), ("sync", tail.file.path)]
-    journal.strike(tail.file.path)
+    journal.invalidate(tail.file.path)
     tail.file.truncate(5)
     tail.file.sync()
     disk.crash(kept=1.0)
@@ -497,7 +497,7 @@ def _life_until(call: int, luck: int) -> bool:
             if step > 36 or random.random() < 0.15:
                 kept = random.randrange(tail.size + 1)
                 tail.durable = min(tail.durable, kept)
-                journal.strike(tail.file.path)
+                journal.invalidate(tail.file.path)
                 tail.file.truncate(kept)
                 tail.file.sync()
                 tail.size = tail.durable = size_max[name] = kept
@@ -509,7 +509,7 @@ def _life_until(call: int, luck: int) -> bool:
     except Crashed:
         cut_short = True
     disk.crash(Random(f"{luck}:{call}"))
-    Journal(disk, FOLDER, secret=77).redo()
+    Journal(disk, FOLDER, secret=77).replay()
     for name, tail in tails.items():
         found = tail.content(disk)
         assert tail.durable <= len(found) <= size_max[name]

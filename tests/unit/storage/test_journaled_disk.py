@@ -6,7 +6,7 @@ import pytest
 from penstock.model.errors import StartupError
 from penstock.ports.disk import Disk, File
 from penstock.storage.journal import Journal
-from penstock.storage.journaled_disk import JournaledDisk, redo
+from penstock.storage.journaled_disk import JournaledDisk, replay
 from penstock.storage.reserve import Reserve
 from penstock_sim.disk import SimDisk
 
@@ -42,7 +42,7 @@ def test_a_file_that_takes_the_place_of_another_gets_nothing_of_it(change: str) 
     raw = SimDisk()
     raw.make_folder("/data/orders-0")
     new_file(raw, OTHER, b"other")
-    disk = JournaledDisk(raw, Journal(raw, "/data", secret=5, crowd=0))
+    disk = JournaledDisk(raw, Journal(raw, "/data", secret=5, group_least=0))
     file = disk.open(LOG, create=True)
     file.write((b"old bytes",), 0)
     disk.sync_tail_later(file, 0, 9, nothing)
@@ -52,7 +52,7 @@ def test_a_file_that_takes_the_place_of_another_gets_nothing_of_it(change: str) 
     for folder in ("/", "/data", "/data/orders-0"):
         raw.sync_folder(folder)
     raw.crash(kept=0.0)
-    Journal(raw, "/data", secret=6).redo()
+    Journal(raw, "/data", secret=6).replay()
     assert raw.read_file(LOG) == b"new"
 
 
@@ -61,4 +61,4 @@ def test_a_journal_that_cannot_be_read_keeps_the_node_from_starting_and_is_named
     raw.make_folder("/data")
     raw.failing["read"] = errno.EACCES
     with pytest.raises(StartupError, match=r"journal.0, journal.1\).*Permission denied.*start again"):
-        redo(Journal(raw, "/data", secret=5), "/data", Reserve(raw, "/data", 0))
+        replay(Journal(raw, "/data", secret=5), "/data", Reserve(raw, "/data", 0))

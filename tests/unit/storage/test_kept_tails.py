@@ -21,7 +21,7 @@ def with_tails_in_the_journal() -> SimDisk:
     raw = SimDisk()
     for path in (LOG, OTHER):
         raw.make_folder(path.rpartition("/")[0])
-    disk = JournaledDisk(raw, Journal(raw, FOLDER, secret=5, crowd=0))
+    disk = JournaledDisk(raw, Journal(raw, FOLDER, secret=5, group_least=0))
     errors: list[OSError | None] = []
     for path in (LOG, OTHER):
         file = disk.open(path, create=True)
@@ -36,8 +36,8 @@ def with_tails_in_the_journal() -> SimDisk:
 
 
 def start(raw: SimDisk) -> tuple[JournaledDisk, list[str]]:
-    journal = Journal(raw, FOLDER, secret=6, crowd=0)
-    notes = journal.redo()
+    journal = Journal(raw, FOLDER, secret=6, group_least=0)
+    notes = journal.replay()
     return JournaledDisk(raw, journal), notes
 
 

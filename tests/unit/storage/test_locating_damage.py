@@ -47,7 +47,7 @@ def made(run: Callable[..., None] | None = None) -> tuple[SimDisk, Log]:
     )
     for _ in range(COUNT + 5):
         append(log, BATCH)
-    log.reader.distrust(0)
+    log.reader.recheck(0)
     return disk, log
 
 

@@ -338,7 +338,7 @@ def test_a_large_batch_and_one_that_is_doubted_are_read_from_the_disk() -> None:
     log = open_log(SimDisk(), segment_bytes=1 << 20)
     log.reader.keep_last(True)
     append(log, batch(1, value=b"v" * 100))
-    log.reader.distrust(0)
+    log.reader.recheck(0)
     assert log.reader.read_last(0) is None
     append(log, batch(1, value=b"v" * 100))
     append(log, batch(1, value=b"v" * KEPT_SIZE_MAX))

@@ -46,11 +46,11 @@ def test_nobody_waits_for_a_sync_once_group_commit_is_switched_off() -> None:
 def test_a_cut_lowers_what_lies_behind_it_and_no_more() -> None:
     offsets = made(start=8)
     flushed = offsets.flushed
-    offsets.doubt_from(3)
+    offsets.mark_unflushed_from(3)
     assert state(offsets) == (8, 3, 10, 10)
-    offsets.cut(9, flushed=flushed)
+    offsets.truncate(9, flushed=flushed)
     assert state(offsets) == (8, 9, 9, 9)
-    offsets.cut(5, flushed=7)
+    offsets.truncate(5, flushed=7)
     assert state(offsets) == (5, 5, 5, 5)
 
 
@@ -74,7 +74,7 @@ def test_records_that_were_never_flushed_may_be_hidden() -> None:
         lambda offsets: offsets.flush_to(11),
         lambda offsets: offsets.advance_start(11),
         lambda offsets: offsets.advance_start(2),
-        lambda offsets: offsets.cut(11, flushed=10),
+        lambda offsets: offsets.truncate(11, flushed=10),
         lambda offsets: offsets.accept_loss(start=11, end=10),
         lambda offsets: LogOffsets(start=0, flushed=11, end=10),
         lambda offsets: LogOffsets(start=11, flushed=0, end=10),

@@ -13,7 +13,7 @@ def state_after(counts: list[int], *, first: int = 0, epoch: int = 0) -> Produce
     state = ProducerState()
     sequence, offset = first, 100
     for count in counts:
-        state.published(PRODUCER, epoch, sequence, offset, offset + count - 1, 5000 + offset, now_ms=1)
+        state.batch_appended(PRODUCER, epoch, sequence, offset, offset + count - 1, 5000 + offset, now_ms=1)
         sequence = (sequence + count) & SEQUENCE_MASK
         offset += count
     return state
@@ -71,7 +71,7 @@ def test_a_newer_epoch_starts_at_zero() -> None:
 
 def test_a_newer_epoch_forgets_the_batches_of_the_older() -> None:
     state = state_after([1, 1], epoch=2)
-    state.published(PRODUCER, 3, 0, 200, 200, 1, now_ms=1)
+    state.batch_appended(PRODUCER, 3, 0, 200, 200, 1, now_ms=1)
     assert len(state.producers[PRODUCER].batches) == 1
 
 
@@ -105,7 +105,7 @@ def test_a_snapshot_keeps_everything_that_answers_depend_on(producers: list[list
     for producer_id, counts in enumerate(producers):
         sequence = 0
         for count in counts:
-            state.published(producer_id, 1, sequence, offset, offset + count - 1, 9, now_ms=1)
+            state.batch_appended(producer_id, 1, sequence, offset, offset + count - 1, 9, now_ms=1)
             sequence, offset = sequence + count, offset + count
     loaded = ProducerState()
     loaded.decode(state.encode(), now_ms=1)
@@ -116,7 +116,7 @@ def test_a_snapshot_keeps_everything_that_answers_depend_on(producers: list[list
 
 def test_a_snapshot_has_kafkas_layout() -> None:
     state = ProducerState()
-    state.published(1, 2, 3, 10, 14, 99, now_ms=1)
+    state.batch_appended(1, 2, 3, 10, 14, 99, now_ms=1)
     content = state.encode()
     assert content[:2] == bytes.fromhex("0001")
     assert content[6:] == bytes.fromhex(

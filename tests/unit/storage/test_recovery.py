@@ -327,7 +327,7 @@ def test_an_epoch_that_was_led_without_a_batch_is_forgotten_by_a_follower() -> N
     log = open_log(SimDisk())
     append(log, batch(), epoch=1)
     log.begin_epoch(2, log.end_offset)
-    log.forget_unwritten_epochs()
+    log.drop_unwritten_epochs()
     assert log.epochs.entries() == [(1, 0)]
     append(log, batch(), epoch=1)
     assert log.epoch_end(1) == (1, 2)

@@ -3,7 +3,7 @@ import errno
 import pytest
 
 from penstock.model.errors import StorageError
-from penstock.storage.reserve import STEPS, Reserve, is_no_room
+from penstock.storage.reserve import STEPS, Reserve, is_disk_full
 from penstock.storage.store import LogStore
 from penstock_sim.disk import SimDisk
 from tests.support.stepped_clock import SteppedClock
@@ -35,24 +35,24 @@ def leave_no_room(disk: SimDisk) -> None:
 
 def test_what_is_covered_uses_reserved_space_in_parts() -> None:
     disk, reserve = full_disk()
-    reserve.covering(lambda: write(disk, 10))
+    reserve.with_reserve(lambda: write(disk, 10))
     assert reserve.held == SIZE - SIZE // STEPS
-    reserve.covering(lambda: write(disk, SIZE // 2))
+    reserve.with_reserve(lambda: write(disk, SIZE // 2))
     assert 0 < reserve.held < SIZE // 2 + SIZE // STEPS
 
 
 def test_without_reserved_space_left_the_full_disk_shows() -> None:
     disk, reserve = full_disk()
     with pytest.raises(OSError) as full:
-        reserve.covering(lambda: write(disk, SIZE + 1))
-    assert is_no_room(full.value) and reserve.held == 0
+        reserve.with_reserve(lambda: write(disk, SIZE + 1))
+    assert is_disk_full(full.value) and reserve.held == 0
 
 
 def test_other_failures_are_not_covered() -> None:
     disk, reserve = full_disk()
     disk.failing["write"] = errno.EIO
     with pytest.raises(OSError):
-        reserve.covering(lambda: write(disk, 10))
+        reserve.with_reserve(lambda: write(disk, 10))
     assert reserve.held == SIZE
 
 
@@ -60,8 +60,8 @@ def test_a_refusal_of_a_log_is_a_full_disk_if_that_is_its_cause() -> None:
     try:
         raise StorageError("no room") from OSError(errno.EDQUOT, "Disk quota exceeded")
     except StorageError as refusal:
-        assert is_no_room(refusal)
-    assert not is_no_room(StorageError("damaged")) and not is_no_room(None)
+        assert is_disk_full(refusal)
+    assert not is_disk_full(StorageError("damaged")) and not is_disk_full(None)
 
 
 def test_a_reserve_is_found_and_completed_by_the_next_process() -> None:
@@ -91,7 +91,7 @@ def test_another_size_gives_room_back_or_takes_more() -> None:
 def test_a_reserve_of_nothing_covers_nothing() -> None:
     disk, reserve = full_disk(size=0)
     with pytest.raises(OSError):
-        reserve.covering(lambda: write(disk, 1))
+        reserve.with_reserve(lambda: write(disk, 1))
 
 
 def test_retention_deletes_on_a_full_disk() -> None:

@@ -13,7 +13,7 @@ from penstock_sim.disk import SimDisk
 PATH = "/data/log-start-offset-checkpoint"
 
 
-def place(index: int) -> TopicPartition:
+def topic_partition(index: int) -> TopicPartition:
     return TopicPartition(TopicName("t"), PartitionIndex(index))
 
 
@@ -29,7 +29,7 @@ class Logs:
         self.told: list[tuple[int, OSError | None]] = []
 
     def move(self, index: int, start: int) -> None:
-        self.starts[place(index)] = start
+        self.starts[topic_partition(index)] = start
         self.kept.moved()
         self.kept.when_saved(lambda error: self.told.append((index, error)))
 
@@ -51,7 +51,7 @@ def test_many_starts_share_two_writes() -> None:
     assert logs.told == []
     assert logs.finish_all() == 4
     assert logs.told == [(index, None) for index in range(100)]
-    assert logs.after_power_loss() == {place(index): index + 1 for index in range(100)}
+    assert logs.after_power_loss() == {topic_partition(index): index + 1 for index in range(100)}
 
 
 def test_nobody_is_told_before_the_name_is_durable() -> None:
@@ -59,7 +59,7 @@ def test_nobody_is_told_before_the_name_is_durable() -> None:
     logs.move(0, 5)
     while not logs.told:
         assert logs.disk.finish_sync()
-    assert logs.after_power_loss() == {place(0): 5}
+    assert logs.after_power_loss() == {topic_partition(0): 5}
 
 
 def test_without_a_change_there_is_nothing_to_wait_for() -> None:
@@ -81,7 +81,7 @@ def test_a_full_disk_is_told_to_all_and_the_next_one_tries_again() -> None:
     logs.kept.when_saved(lambda error: logs.told.append((1, error)))
     logs.finish_all()
     assert logs.told[-1] == (1, None)
-    assert logs.after_power_loss() == {place(0): 5}
+    assert logs.after_power_loss() == {topic_partition(0): 5}
 
 
 @pytest.mark.parametrize("finished", [0, 1])
@@ -93,22 +93,22 @@ def test_what_is_under_way_does_not_replace_what_was_written_at_once(finished: i
     for _ in range(finished):
         assert logs.disk.finish_sync()
     # The first log is deleted, and another is made in its place.
-    del logs.starts[place(0)]
-    logs.kept.begin_anew(place(0))
-    assert read_offsets(logs.disk, PATH) == {place(1): 7}
+    del logs.starts[topic_partition(0)]
+    logs.kept.reset(topic_partition(0))
+    assert read_offsets(logs.disk, PATH) == {topic_partition(1): 7}
     logs.finish_all()
     assert logs.told == [(0, None), (1, None)]
-    assert logs.after_power_loss() == {place(1): 7}
+    assert logs.after_power_loss() == {topic_partition(1): 7}
 
 
 def test_a_log_is_not_made_while_the_start_of_its_namesake_cannot_be_taken_away() -> None:
     logs = Logs()
     logs.move(0, 5)
     logs.finish_all()
-    del logs.starts[place(0)]
+    del logs.starts[topic_partition(0)]
     logs.disk.failing["write"] = errno.ENOSPC
     with pytest.raises(StorageError):
-        logs.kept.begin_anew(place(0))
+        logs.kept.reset(topic_partition(0))
 
 
 def test_nobody_hears_of_it_after_the_stop() -> None:
@@ -122,15 +122,15 @@ def test_nobody_hears_of_it_after_the_stop() -> None:
 @pytest.mark.parametrize("finished", [0, 1, 2])
 def test_what_is_under_way_does_not_give_a_new_log_the_start_of_its_namesake(finished: int) -> None:
     logs = Logs()
-    logs.starts[place(0)] = 5
+    logs.starts[topic_partition(0)] = 5
     logs.kept.moved()
     for _ in range(finished):
         logs.disk.finish_sync()
     # The log is deleted, and another is made under its name, while the start is being written.
-    del logs.starts[place(0)]
-    logs.kept.forget(place(0))
-    logs.kept.begin_anew(place(0))
-    logs.starts[place(0)] = 0
+    del logs.starts[topic_partition(0)]
+    logs.kept.forget(topic_partition(0))
+    logs.kept.reset(topic_partition(0))
+    logs.starts[topic_partition(0)] = 0
     logs.finish_all()
-    assert logs.kept.found(place(0)) == 0
+    assert logs.kept.found(topic_partition(0)) == 0
     assert logs.after_power_loss() == {}

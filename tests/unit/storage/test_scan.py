@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from penstock.ports.disk import File
 from penstock.storage import scan
-from penstock.storage.scan import BadBatch, find_valid_batch, walk
+from penstock.storage.scan import BadBatch, find_valid_batch, scan_batches
 from penstock_sim.disk import SimDisk
 from tests.unit.storage.support import batch
 
@@ -16,7 +16,7 @@ def file_of(*parts: bytes) -> File:
 
 
 def positions(file: File, *, check_crc: bool = True, position: int = 0) -> list[int]:
-    return [at for at, _ in walk(file, position, file.size(), offset=0, base_offset=0, check_crc=check_crc)]
+    return [at for at, _ in scan_batches(file, position, file.size(), offset=0, base_offset=0, check_crc=check_crc)]
 
 
 @settings(max_examples=30)

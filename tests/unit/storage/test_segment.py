@@ -36,7 +36,7 @@ def test_a_reader_that_goes_on_finds_its_place_without_a_search() -> None:
     first = log.read(0, max_bytes=1000, end=120)
     assert first is not None
     following = next(iter(log.segments.active.headers_from(first.position + first.size)))[1][0]
-    log.segments.active.all_checked()
+    log.segments.active.mark_all_checked()
     disk.trace.clear()
     second = log.read(following, max_bytes=1000, end=120)
     assert second is not None and second.position == first.position + first.size

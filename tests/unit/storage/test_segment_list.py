@@ -1,28 +1,28 @@
 import pytest
 
-from penstock.storage.segment_list import REWRITTEN, Listed, SegmentList
+from penstock.storage.segment_list import REWRITTEN, ListedSegment, SegmentList
 from penstock_sim.disk import SimDisk
 
 
 def list_on(disk: SimDisk) -> SegmentList:
     disk.make_folder("/data/log-0")
-    listed = SegmentList(disk, "/data/log-0")
-    if disk.exists(listed.path):
-        listed.load()
-    return listed
+    segment_list = SegmentList(disk, "/data/log-0")
+    if disk.exists(segment_list.path):
+        segment_list.load()
+    return segment_list
 
 
 def three(disk: SimDisk) -> SegmentList:
-    listed = list_on(disk)
+    segment_list = list_on(disk)
     for base in (0, 10, 20):
-        listed.closed(base, base + 10, 100 + base)
-    return listed
+        segment_list.add_closed(base, base + 10, 100 + base)
+    return segment_list
 
 
 def check(disk: SimDisk, entries: list[tuple[int, int, int]], **state: object) -> None:
     """Compare a list as it was read again."""
     again = list_on(disk)
-    assert list(again) == [Listed(*each) for each in entries]
+    assert list(again) == [ListedSegment(*each) for each in entries]
     for name, value in state.items():
         assert getattr(again, name) == value
 
@@ -36,17 +36,17 @@ def test_closed_segments_are_listed_in_order() -> None:
 
 def test_a_rewritten_range_supersedes_its_segments() -> None:
     disk = SimDisk()
-    listed = three(disk)
-    listed.closed(0, 20, REWRITTEN)
+    segment_list = three(disk)
+    segment_list.add_closed(0, 20, REWRITTEN)
     check(disk, [(0, 20, REWRITTEN), (20, 30, 120)])
-    listed.closed(0, 20, 55)
+    segment_list.add_closed(0, 20, 55)
     check(disk, [(0, 20, 55), (20, 30, 120)])
 
 
 @pytest.mark.parametrize(("offset", "left"), [(30, 2), (25, 2), (21, 2), (20, 1), (5, 0), (31, 3)])
 def test_a_cut_opens_the_segment_that_it_meets(offset: int, left: int) -> None:
     disk = SimDisk()
-    assert (three(disk).cut(offset) is None) == (left == 3)
+    assert (three(disk).add_truncation(offset) is None) == (left == 3)
     again = list_on(disk)
     assert len(list(again)) == left
     assert again.end_offset == (left * 10 or None)
@@ -54,42 +54,42 @@ def test_a_cut_opens_the_segment_that_it_meets(offset: int, left: int) -> None:
 
 def test_the_beginning_moves_and_a_restart_forgets_everything() -> None:
     disk = SimDisk()
-    listed = three(disk)
-    listed.begins(10)
+    segment_list = three(disk)
+    segment_list.add_start(10)
     check(disk, [(10, 20, 110), (20, 30, 120)], begins_at=10, may_be_empty=False)
-    listed.restarts(500)
+    segment_list.add_restart(500)
     check(disk, [], begins_at=500, may_be_empty=True, end_offset=500)
-    listed.begins(500)
+    segment_list.add_start(500)
     check(disk, [], begins_at=500, may_be_empty=False)
 
 
 def test_a_torn_end_is_left_out_and_written_over() -> None:
     for size in range(1, 32):
         disk = SimDisk()
-        listed = three(disk)
-        disk.cut_off(listed.path, 64 + size)
+        segment_list = three(disk)
+        disk.cut_off(segment_list.path, 64 + size)
         again = list_on(disk)
         assert [each.base_offset for each in again] == [0, 10]
-        again.closed(20, 40, 7)
+        again.add_closed(20, 40, 7)
         check(disk, [(0, 10, 100), (10, 20, 110), (20, 40, 7)])
 
 
 def test_a_list_that_is_damaged_says_nothing_until_it_is_begun_again() -> None:
     disk = SimDisk()
-    listed = three(disk)
-    disk.flip(listed.path, 40)
+    segment_list = three(disk)
+    disk.flip(segment_list.path, 40)
     again = list_on(disk)
     assert (list(again), again.is_void, again.end_offset) == ([], True, None)
-    again.closed(0, 10, 100)
+    again.add_closed(0, 10, 100)
     check(disk, [(0, 10, 100)], is_void=False)
 
 
 def test_a_long_list_is_written_anew() -> None:
     disk = SimDisk()
-    listed = list_on(disk)
-    listed.begins(0)
+    segment_list = list_on(disk)
+    segment_list.add_start(0)
     for number in range(200):
-        listed.closed(0, 10 + number, number)
-    listed.tidy()
-    assert len(disk.read_file(listed.path)) == 64
+        segment_list.add_closed(0, 10 + number, number)
+    segment_list.tidy()
+    assert len(disk.read_file(segment_list.path)) == 64
     check(disk, [(0, 209, 199)], begins_at=0)

@@ -52,7 +52,7 @@ def load(
     cluster_id: str | None = None,
     node_id: int = 1,
     clock: StillClock | None = None,
-    journal_crowd: int = 8,
+    journal_group_least: int = 8,
     reserve_size: int = 0,
 ) -> LogStore:
     return LogStore.load(
@@ -62,7 +62,7 @@ def load(
         node_id=node_id,
         clock=clock or StillClock(),
         entropy=Ids(),
-        journal_crowd=journal_crowd,
+        journal_group_least=journal_group_least,
         reserve_size=reserve_size,
     )
 
@@ -186,9 +186,9 @@ def test_a_deleted_folder_is_renamed_at_once_and_removed_after_the_delay() -> No
     store.delete(PLACE, FIRST_ID)
     renamed = [name for name in disk.list("/data") if name.endswith("-delete")]
     assert len(renamed) == 1 and renamed[0].startswith("orders-3.")
-    store.remove_doomed_folders(clock.wall_ms() + 999)
+    store.remove_deleted_folders(clock.wall_ms() + 999)
     assert renamed[0] in disk.list("/data")
-    store.remove_doomed_folders(clock.wall_ms() + 1000)
+    store.remove_deleted_folders(clock.wall_ms() + 1000)
     assert renamed[0] not in disk.list("/data")
 
 
@@ -199,7 +199,7 @@ def test_a_deletion_that_a_restart_interrupts_is_finished() -> None:
     store.delete(PLACE, FIRST_ID)
     store.close()
     store = load(disk)
-    store.remove_doomed_folders(NOW_MS)
+    store.remove_deleted_folders(NOW_MS)
     assert not any(name.endswith("-delete") for name in disk.list("/data"))
 
 
@@ -213,26 +213,26 @@ def test_deleting_another_topic_of_the_same_name_changes_nothing() -> None:
 
 def test_the_logs_of_a_deleted_topic_leave_the_journal_with_one_sync() -> None:
     disk = SimDisk()
-    store = load(disk, journal_crowd=0)
-    places = [TopicPartition(TopicName("orders"), PartitionIndex(index)) for index in range(20)]
-    for place in places:
-        log = store.open(place, FIRST_ID, small_settings())
+    store = load(disk, journal_group_least=0)
+    topic_partitions = [TopicPartition(TopicName("orders"), PartitionIndex(index)) for index in range(20)]
+    for topic_partition in topic_partitions:
+        log = store.open(topic_partition, FIRST_ID, small_settings())
         append(log, batch())
         append(log, batch())
     before = len(disk.trace)
-    store.about_to_delete(places, FIRST_ID)
-    for place in places:
-        store.delete(place, FIRST_ID)
+    store.prepare_delete(topic_partitions, FIRST_ID)
+    for topic_partition in topic_partitions:
+        store.delete(topic_partition, FIRST_ID)
     assert [path for kind, path in disk.trace[before:] if kind == "sync"] == ["/data/journal.0"]
 
 
 def test_a_deletion_leaves_a_namesake_in_the_journal() -> None:
     disk = SimDisk()
-    store = load(disk, journal_crowd=0)
+    store = load(disk, journal_group_least=0)
     log = store.open(PLACE, SECOND_ID, small_settings())
     append(log, batch(3))
     append(log, batch(2))
-    store.about_to_delete([PLACE], FIRST_ID)
+    store.prepare_delete([PLACE], FIRST_ID)
     store.delete(PLACE, FIRST_ID)
     disk.crash(kept=0.0)
     assert load(disk).open(PLACE, SECOND_ID, small_settings()).end_offset == 5
@@ -247,7 +247,7 @@ def test_a_folder_of_another_topic_id_is_set_aside_and_never_deleted() -> None:
     assert store.open(PLACE, SECOND_ID, small_settings()).end_offset == 0
     strays = store.strays()
     assert len(strays) == 1 and strays[0].endswith("-stray")
-    store.remove_doomed_folders(NOW_MS + 10**10)
+    store.remove_deleted_folders(NOW_MS + 10**10)
     assert disk.exists(f"/data/{strays[0]}/{0:020d}.log")
 
 
@@ -407,14 +407,14 @@ def test_the_first_batch_of_a_log_that_was_closed_empty_survives_a_power_loss() 
 def test_long_topic_names_give_way_to_the_suffix() -> None:
     disk = SimDisk()
     store = load(disk)
-    place = TopicPartition(TopicName("t" * 249), PartitionIndex(0))
-    store.open(place, FIRST_ID, small_settings())
-    store.delete(place, FIRST_ID)
+    topic_partition = TopicPartition(TopicName("t" * 249), PartitionIndex(0))
+    store.open(topic_partition, FIRST_ID, small_settings())
+    store.delete(topic_partition, FIRST_ID)
     assert all(len(name) <= 255 for name in disk.list("/data"))
 
 
 @pytest.mark.parametrize(
-    ("name", "place"),
+    ("name", "topic_partition"),
     [
         ("orders-3", PLACE),
         ("a-b.c_d-12", TopicPartition(TopicName("a-b.c_d"), PartitionIndex(12))),
@@ -424,8 +424,8 @@ def test_long_topic_names_give_way_to_the_suffix() -> None:
         ("meta.properties", None),
     ],
 )
-def test_folders_are_named_after_their_partition(name: str, place: TopicPartition | None) -> None:
-    assert parse_folder(name) == place
+def test_folders_are_named_after_their_partition(name: str, topic_partition: TopicPartition | None) -> None:
+    assert parse_folder(name) == topic_partition
 
 
 def test_a_log_that_was_empty_at_a_restart_keeps_its_first_batch_when_power_is_lost() -> None:
@@ -570,14 +570,14 @@ def test_a_damaged_log_is_set_aside_and_goes_when_the_partition_is_whole_again()
     clock = StillClock()
     store = load(disk, clock=clock)
     fill(store.open(PLACE, FIRST_ID, small_settings()), [1, 2])
-    store.set_damaged_aside(PLACE)
+    store.set_aside_damaged(PLACE)
     assert store.open(PLACE, FIRST_ID, small_settings()).end_offset == 0
     aside = [name for name in disk.list("/data") if name.endswith("-damaged")]
     assert len(aside) == 1
-    store.release_damaged(PLACE)
-    store.remove_doomed_folders(clock.now_ms)
+    store.remove_damaged(PLACE)
+    store.remove_deleted_folders(clock.now_ms)
     assert disk.exists(f"/data/{aside[0]}")
-    store.remove_doomed_folders(clock.now_ms + 10**9)
+    store.remove_deleted_folders(clock.now_ms + 10**9)
     assert not disk.exists(f"/data/{aside[0]}")
 
 
@@ -585,7 +585,7 @@ def test_a_log_that_takes_the_place_of_a_damaged_one_is_not_damaged_by_the_mark_
     store = load(SimDisk())
     fill(store.open(PLACE, FIRST_ID, small_settings()), [1, 2])
     store.checkpoint_high_watermarks({PLACE: 2})
-    store.set_damaged_aside(PLACE)
+    store.set_aside_damaged(PLACE)
     log = store.open(PLACE, FIRST_ID, small_settings())
     assert log.damage is None
     assert log.end_offset == 0

@@ -26,8 +26,10 @@ def test_an_empty_index_ends_at_its_base() -> None:
 
 @given(st.lists(st.integers(0, 100), max_size=30), st.integers(-5, 110))
 def test_lookup_finds_the_last_entry_below_the_timestamp(timestamps: list[int], wanted: int) -> None:
-    index = index_of([(timestamp, 101 + place) for place, timestamp in enumerate(sorted(set(timestamps)))])
-    below = [(timestamp, 101 + place) for place, timestamp in enumerate(sorted(set(timestamps))) if timestamp < wanted]
+    index = index_of([(timestamp, 101 + number) for number, timestamp in enumerate(sorted(set(timestamps)))])
+    below = [
+        (timestamp, 101 + number) for number, timestamp in enumerate(sorted(set(timestamps))) if timestamp < wanted
+    ]
     assert index.lookup(wanted) == (below[-1] if below else None)
 
 

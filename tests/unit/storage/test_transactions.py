@@ -114,7 +114,7 @@ def test_a_new_producer_of_the_second_version_begins_at_zero() -> None:
     assert verification is not None
     with pytest.raises(OutOfOrderSequence):
         append(log, transactional(sequence=4), transaction_verified=verification)
-    verification.also(1, 0)
+    verification.add(1, 0)
     assert verification.lowest_sequence == 0
 
 

@@ -1,12 +1,12 @@
 import pytest
 
 from penstock.model.errors import Corruption
-from penstock.storage.producer_state import Ended
+from penstock.storage.producer_state import EndedTransaction
 from penstock.storage.txn_index import EMPTY, TxnIndex
 from penstock_sim.disk import SimDisk
 
 PATH = "/00000000000000000000.txnindex"
-ENTRIES = [Ended(1, 5, 20, 8), Ended(2, 8, 30, 31), Ended(3, 25, 40, 41)]
+ENTRIES = [EndedTransaction(1, 5, 20, 8), EndedTransaction(2, 8, 30, 31), EndedTransaction(3, 25, 40, 41)]
 
 
 def filled(*, loaded: bool = True) -> TxnIndex:
@@ -26,7 +26,7 @@ def reloaded(disk: SimDisk, expected: tuple[int, int] | None) -> TxnIndex:
 def test_an_entry_has_kafkas_layout() -> None:
     disk = SimDisk()
     index = TxnIndex(PATH, 0, loaded=True)
-    index.append(Ended(1, 2, 3, 4))
+    index.append(EndedTransaction(1, 2, 3, 4))
     index.save_if_any(disk)
     assert disk.read_file(PATH) == bytes.fromhex(
         "0000 0000000000000001 0000000000000002 0000000000000003 0000000000000004"
@@ -70,7 +70,7 @@ def test_a_cut_drops_what_was_ended_behind_it_also_from_the_file() -> None:
     index.append(ENTRIES[1])
     index.save_if_any(disk)
     assert list(reloaded(disk, index.summary)) == ENTRIES[:2]
-    index.begin_anew()
+    index.reset()
     index.save_if_any(disk)
     assert not disk.exists(PATH)
 

@@ -213,7 +213,7 @@ class ReplicaFetch(Parked):
         if not held_back:
             if requested.offset == progress.sent_offset:
                 # These records were sent before and not appended: perhaps they fail their checksum.
-                held.reader.distrust(requested.offset)
+                held.reader.recheck(requested.offset)
                 progress.sent_offset = -1
             records = partition.read_for_replica(
                 requested.offset, max_bytes=min(requested.max_bytes, room), at_least_one=at_least_one

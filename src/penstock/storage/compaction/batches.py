@@ -32,11 +32,11 @@ _SEALED: Final = Struct(">hiqqqhii")
 NO_PRODUCER: Final = -1
 
 
-class Unreadable(Corruption):
+class MalformedRecords(Corruption):
     """A batch whose records cannot be told apart."""
 
 
-class RecordPlace(NamedTuple):
+class RecordSpan(NamedTuple):
     """One record in an unpacked payload: where it lies, and what compaction asks of it."""
 
     start: int
@@ -56,12 +56,12 @@ def payload_of(header: HeaderTuple, batch: memoryview) -> Buffer:
     try:
         return decompress(codec, packed)
     except Refusal as error:
-        raise Unreadable(f"the batch at offset {header[0]} cannot be decompressed: {error}") from error
+        raise MalformedRecords(f"the batch at offset {header[0]} cannot be decompressed: {error}") from error
 
 
-def open_records(header: HeaderTuple, payload: Buffer) -> list[RecordPlace]:
+def open_records(header: HeaderTuple, payload: Buffer) -> list[RecordSpan]:
     """Return where the records of a batch are."""
-    places: list[RecordPlace] = []
+    spans: list[RecordSpan] = []
     at, count, most = 0, header[12], header[6]
     previous = -1
     try:
@@ -82,32 +82,32 @@ def open_records(header: HeaderTuple, payload: Buffer) -> list[RecordPlace]:
                 at += value_size
             if not (at < end <= len(payload) and previous < offset_delta <= most) or key_size < -1 or value_size < -1:
                 raise IndexError
-            places.append(RecordPlace(start, end, timestamp_delta, offset_delta, key, value_size >= 0))
+            spans.append(RecordSpan(start, end, timestamp_delta, offset_delta, key, value_size >= 0))
             previous, at = offset_delta, end
     except IndexError:
-        raise Unreadable(f"record {len(places)} of the batch at offset {header[0]} is malformed") from None
+        raise MalformedRecords(f"record {len(spans)} of the batch at offset {header[0]} is malformed") from None
     if at != len(payload):
-        raise Unreadable(f"{len(payload) - at} bytes follow the records of the batch at offset {header[0]}")
-    return places
+        raise MalformedRecords(f"{len(payload) - at} bytes follow the records of the batch at offset {header[0]}")
+    return spans
 
 
 def with_records(
-    header: HeaderTuple, payload: Buffer, places: Sequence[RecordPlace], *, horizon_ms: int | None = None
+    header: HeaderTuple, payload: Buffer, spans: Sequence[RecordSpan], *, horizon_ms: int | None = None
 ) -> bytes:
     """Seal a batch with some of its records; a delete horizon becomes the time that they count from."""
     attributes, base_timestamp = header[5], header[7]
     view = memoryview(payload)
-    latest = base_timestamp + max(each.timestamp_delta for each in places)
+    latest = base_timestamp + max(each.timestamp_delta for each in spans)
     if horizon_ms is None:
-        records = b"".join([view[each.start : each.end] for each in places])
+        records = b"".join([view[each.start : each.end] for each in spans])
     else:
         shift = base_timestamp - horizon_ms
-        records = b"".join([_shifted(view, each, shift) for each in places])
+        records = b"".join([_shifted(view, each, shift) for each in spans])
         attributes, base_timestamp = attributes | DELETE_HORIZON, horizon_ms
     if attributes & LOG_APPEND_TIME:
         latest = header[8]
     packed = compress(attributes & CODEC_MASK, records)
-    return _seal(header, attributes, base_timestamp, latest, len(places), packed)
+    return _seal(header, attributes, base_timestamp, latest, len(spans), packed)
 
 
 def emptied(header: HeaderTuple, *, keeps_producer: bool) -> bytes:
@@ -129,14 +129,14 @@ def _seal(
     return _UNSEALED.pack(header[0], LENGTH_LEAST + len(payload), header[2], MAGIC, crc) + sealed + payload
 
 
-def _shifted(view: memoryview, place: RecordPlace, shift: int) -> bytes:
+def _shifted(view: memoryview, span: RecordSpan, shift: int) -> bytes:
     """Return a record whose timestamp counts from elsewhere."""
-    _, at = _varint(view, place.start)
+    _, at = _varint(view, span.start)
     attributes = view[at : at + 1]
     _, rest = _varint(view, at + 1)
-    timestamp_delta = _encoded(place.timestamp_delta + shift)
-    body_size = 1 + len(timestamp_delta) + place.end - rest
-    return b"".join((_encoded(body_size), attributes, timestamp_delta, view[rest : place.end]))
+    timestamp_delta = _encoded(span.timestamp_delta + shift)
+    body_size = 1 + len(timestamp_delta) + span.end - rest
+    return b"".join((_encoded(body_size), attributes, timestamp_delta, view[rest : span.end]))
 
 
 def _varint(data: Buffer, at: int) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from penstock.ports.real.child import Pace, ParentWatch, lines_from_parent, send
 from penstock.ports.real.disk import RealDisk
 from penstock.storage.compaction.inline import run_step
 from penstock.storage.compaction.rewrite import compact
-from penstock.storage.compaction.task import GO_ON, CleanedGroup, Task, encode_news
+from penstock.storage.compaction.task import RESUME, CleanedGroup, Task, encode_message
 
 
 def main() -> None:
@@ -20,13 +20,13 @@ def main() -> None:
         pace = Pace(task.bytes_per_second)
         steps = compact(disk, task)
         while True:
-            news = run_step(steps)
+            message = run_step(steps)
             watch.look()
-            if isinstance(news, int):
-                pace.worked(news)
+            if isinstance(message, int):
+                pace.worked(message)
                 continue
-            send_to_parent(encode_news(news))
-            if not isinstance(news, CleanedGroup) or next(lines, None) != GO_ON:
+            send_to_parent(encode_message(message))
+            if not isinstance(message, CleanedGroup) or next(lines, None) != RESUME:
                 break
 
 

@@ -3,7 +3,16 @@
 from collections.abc import Callable
 
 from penstock.ports.child import Child, Children
-from penstock.storage.compaction.task import GIVE_UP, GO_ON, WORKER_DIED, CleanedGroup, Failed, News, Task, decode_news
+from penstock.storage.compaction.task import (
+    CANCEL,
+    RESUME,
+    WORKER_DIED,
+    CleanedGroup,
+    Failed,
+    Task,
+    WorkerMessage,
+    decode_message,
+)
 
 MODULE = "penstock.storage.compaction.child"
 
@@ -14,53 +23,53 @@ class ChildWorker:
     def __init__(self, children: Children) -> None:
         self._children = children
         self._child: Child | None = None
-        self._tell: Callable[[News], None] | None = None
+        self._on_message: Callable[[WorkerMessage], None] | None = None
         # Whether the child, alive or not, waits for an answer; nobody is told anything meanwhile.
-        self._is_asked = False
-        self._why_dead = ""
+        self._awaits_reply = False
+        self._death_reason = ""
 
-    def start(self, task: Task, tell: Callable[[News], None]) -> None:
-        assert self._tell is None, "one pass at a time"
-        self._tell = tell
+    def start(self, task: Task, on_message: Callable[[WorkerMessage], None]) -> None:
+        assert self._on_message is None, "one pass at a time"
+        self._on_message = on_message
         if self._child is None:
-            self._child = self._children.spawn(MODULE, self._heard, self._ended)
+            self._child = self._children.spawn(MODULE, self._received, self._ended)
         self._child.send(task.encode())
 
-    def go_on(self) -> None:
-        self._is_asked = False
+    def resume(self) -> None:
+        self._awaits_reply = False
         if self._child is None:
-            self._end(Failed(why=self._why_dead, errno=WORKER_DIED))
+            self._end(Failed(why=self._death_reason, errno=WORKER_DIED))
         else:
-            self._child.send(GO_ON)
+            self._child.send(RESUME)
 
-    def give_up(self) -> None:
+    def cancel(self) -> None:
         # What is given up ends there: the child then waits for the next task.
-        self._is_asked, self._tell = False, None
+        self._awaits_reply, self._on_message = False, None
         if self._child is not None:
-            self._child.send(GIVE_UP)
+            self._child.send(CANCEL)
 
     def stop(self) -> None:
-        self._is_asked, self._tell = False, None
+        self._awaits_reply, self._on_message = False, None
         child, self._child = self._child, None
         if child is not None:
             child.kill()
 
-    def _heard(self, line: bytes) -> None:
-        assert self._tell is not None, "a child speaks only when it was asked"
-        news = decode_news(line)
-        if isinstance(news, CleanedGroup):
-            self._is_asked = True
-            self._tell(news)
+    def _received(self, line: bytes) -> None:
+        assert self._on_message is not None, "a child speaks only when it was asked"
+        message = decode_message(line)
+        if isinstance(message, CleanedGroup):
+            self._awaits_reply = True
+            self._on_message(message)
         else:
-            self._end(news)
+            self._end(message)
 
-    def _end(self, news: News) -> None:
-        tell, self._tell = self._tell, None
-        if tell is not None:
-            tell(news)
+    def _end(self, message: WorkerMessage) -> None:
+        on_message, self._on_message = self._on_message, None
+        if on_message is not None:
+            on_message(message)
 
     def _ended(self, why: str) -> None:
         self._child = None
-        self._why_dead = why
-        if not self._is_asked:
+        self._death_reason = why
+        if not self._awaits_reply:
             self._end(Failed(why=why, errno=WORKER_DIED))

@@ -17,7 +17,7 @@ from penstock.ports.clock import Clock, Timer
 from penstock.storage import aborted
 from penstock.storage.compaction import plan
 from penstock.storage.compaction.swap import Swap, discard
-from penstock.storage.compaction.task import WORKER_DIED, CleanedGroup, Extent, Failed, Finished, News, Task
+from penstock.storage.compaction.task import WORKER_DIED, CleanedGroup, Extent, Failed, Finished, Task, WorkerMessage
 from penstock.storage.log import Log
 from penstock.storage.scan import BadBatch
 from penstock.storage.segment import Damaged, Segment
@@ -42,15 +42,15 @@ class _Deaths(NamedTuple):
 class Worker(Protocol):
     """Whoever makes the passes: a child process, or the loop itself in slices."""
 
-    def start(self, task: Task, tell: Callable[[News], None]) -> None:
+    def start(self, task: Task, on_message: Callable[[WorkerMessage], None]) -> None:
         """Make a pass. `tell` hears of each group, then of the end. After a group the worker waits for an answer."""
         ...
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """The group is in its place."""
         ...
 
-    def give_up(self) -> None:
+    def cancel(self) -> None:
         """The group is not wanted, and no other; `tell` hears no more."""
         ...
 
@@ -80,7 +80,7 @@ class Cleaner:
         self._worker = worker
         # Partitions that are left alone, each with the reason, for people.
         self.uncleanable: dict[TopicPartition, str] = {}
-        self._deaths: dict[TopicPartition, _Deaths] = {}
+        self._worker_deaths: dict[TopicPartition, _Deaths] = {}
         self._timer: Timer | None = None
         self._unseen: list[Log] = []
         self._best: _Candidate | None = None
@@ -100,15 +100,15 @@ class Cleaner:
         if self._swap is not None:
             self._swap.forget()
             self._swap = None
-        self._leave()
+        self._end_pass()
 
     @property
     def is_busy(self) -> bool:
         return self._log is not None
 
-    def deaths(self, place: TopicPartition) -> int:
+    def worker_deaths(self, topic_partition: TopicPartition) -> int:
         """How often in a row the worker has died over a log."""
-        return self._deaths[place].in_a_row if place in self._deaths else 0
+        return self._worker_deaths[topic_partition].in_a_row if topic_partition in self._worker_deaths else 0
 
     # Looking
 
@@ -117,9 +117,9 @@ class Cleaner:
 
     def _tick(self) -> None:
         self._timer = None
-        self.look()
+        self.find_work()
 
-    def look(self) -> None:
+    def find_work(self) -> None:
         """Look at the next logs; after the last of them begin with the dirtiest, if there is one."""
         if self._log is not None:
             return
@@ -141,18 +141,18 @@ class Cleaner:
             self._begin(self._best)
 
     def _consider(self, log: Log) -> None:
-        place = log.topic_partition
-        if place in self.uncleanable or log.damage is not None or self._store.get(place) is not log:
+        topic_partition = log.topic_partition
+        if topic_partition in self.uncleanable or log.damage is not None or self._store.get(topic_partition) is not log:
             return
-        deaths = self._deaths.get(place)
-        if deaths is not None and self._clock.monotonic() < deaths.until_s:
+        worker_deaths = self._worker_deaths.get(topic_partition)
+        if worker_deaths is not None and self._clock.monotonic() < worker_deaths.until_s:
             return
         now_ms = self._store.retention_now_ms()
         try:
             _roll_if_overdue(log, now_ms)
             found = self._plan_for(log, now_ms)
         except (StorageError, OSError, BadBatch, Damaged) as error:
-            self._give_up_on(log, f"it cannot be read: {error}")
+            self._mark_uncleanable(log, f"it cannot be read: {error}")
             return
         if found is not None and (self._best is None or found.dirty_ratio > self._best.plan.dirty_ratio):
             self._best = _Candidate(log, found)
@@ -181,13 +181,13 @@ class Cleaner:
         try:
             task = self._task(log, found)
         except (StorageError, OSError, Damaged) as error:
-            self._give_up_on(log, f"its aborted transactions cannot be read: {error}")
+            self._mark_uncleanable(log, f"its aborted transactions cannot be read: {error}")
             self._later(0)
             return
         self._log = log
         self._segments = log.segments[: found.segment_count]
         log.compaction.begin()
-        self._worker.start(task, self._hear)
+        self._worker.start(task, self._on_message)
 
     def _task(self, log: Log, found: plan.Plan) -> Task:
         settings, broker = log.settings, self._current_settings()
@@ -212,25 +212,25 @@ class Cleaner:
             },
         )
 
-    def _hear(self, news: News) -> None:
+    def _on_message(self, message: WorkerMessage) -> None:
         log = self._log
         assert log is not None, "a worker tells only of the pass under way"
-        if isinstance(news, CleanedGroup):
-            self._take(log, news)
+        if isinstance(message, CleanedGroup):
+            self._take(log, message)
         elif not self._is_current(log):
-            self._put_off()
-        elif isinstance(news, Finished):
-            self._finished(log, news)
+            self._postpone()
+        elif isinstance(message, Finished):
+            self._finished(log, message)
         else:
-            self._failed(log, news)
+            self._failed(log, message)
 
     def _take(self, log: Log, group: CleanedGroup) -> None:
         """Put a group in its place, unless the log is no longer what the worker has read."""
         old = [each for each in self._segments if each.base_offset in group.replaced]
         if not self._is_current(log) or len(old) != len(group.replaced):
             discard(self._store.directory.disk, log.folder, group.base_offset)
-            self._worker.give_up()
-            self._put_off()
+            self._worker.cancel()
+            self._postpone()
             return
         self._swap = Swap(log, old, group, self._clock.wall_ms(), lambda outcome: self._swapped(log, old, outcome))
         self._swap.begin()
@@ -241,15 +241,15 @@ class Cleaner:
             logger.warning(
                 "%s: the compacted segment %d is put off: %s", log.topic_partition, old[0].base_offset, outcome
             )
-            self._worker.give_up()
-            self._put_off()
+            self._worker.cancel()
+            self._postpone()
             return
         slot = self._segments.index(old[0])
         self._segments[slot : slot + len(old)] = [outcome]
-        self._worker.go_on()
+        self._worker.resume()
 
-    def _put_off(self) -> None:
-        self._leave()
+    def _postpone(self) -> None:
+        self._end_pass()
         self._later(self._backoff_s())
 
     def _is_current(self, log: Log) -> bool:
@@ -260,39 +260,39 @@ class Cleaner:
             and log.segments[: len(self._segments)] == self._segments
         )
 
-    def _finished(self, log: Log, news: Finished) -> None:
-        self._deaths.pop(log.topic_partition, None)
-        log.compaction.cleaned(news.clean_end)
+    def _finished(self, log: Log, message: Finished) -> None:
+        self._worker_deaths.pop(log.topic_partition, None)
+        log.compaction.advance(message.clean_end)
         self._store.clean_offsets.moved()
         logger.info(
             "%s: compacted up to offset %d, %d records dropped, %d bytes read, %d written",
-            log.topic_partition, news.clean_end, news.records_dropped, news.bytes_read, news.bytes_written,
+            log.topic_partition, message.clean_end, message.records_dropped, message.bytes_read, message.bytes_written,
         )  # fmt: skip
-        self._leave()
+        self._end_pass()
         self._later(0)
 
-    def _failed(self, log: Log, news: Failed) -> None:
-        place = log.topic_partition
-        if news.errno in _PASSING:
-            logger.warning("%s: compaction waits for room: %s", place, news.why)
-        elif news.errno == WORKER_DIED:
-            self._wait_after_death(place, news.why)
+    def _failed(self, log: Log, message: Failed) -> None:
+        topic_partition = log.topic_partition
+        if message.errno in _PASSING:
+            logger.warning("%s: compaction waits for room: %s", topic_partition, message.why)
+        elif message.errno == WORKER_DIED:
+            self._delay_after_death(topic_partition, message.why)
         else:
-            self._give_up_on(log, news.why)
-        self._put_off()
+            self._mark_uncleanable(log, message.why)
+        self._postpone()
 
-    def _wait_after_death(self, place: TopicPartition, why: str) -> None:
+    def _delay_after_death(self, topic_partition: TopicPartition, why: str) -> None:
         """Whoever killed it may do so again, or the log may be what kills it: others go first, longer each time."""
-        count = self._deaths[place].in_a_row + 1 if place in self._deaths else 1
+        count = self._worker_deaths[topic_partition].in_a_row + 1 if topic_partition in self._worker_deaths else 1
         wait_s = min(self._backoff_s() * 2**count, DEATH_WAIT_S_MAX)
-        self._deaths[place] = _Deaths(count, self._clock.monotonic() + wait_s)
-        logger.warning("%s: compaction stopped (%s) and is tried again in %.0f s", place, why, wait_s)
+        self._worker_deaths[topic_partition] = _Deaths(count, self._clock.monotonic() + wait_s)
+        logger.warning("%s: compaction stopped (%s) and is tried again in %.0f s", topic_partition, why, wait_s)
 
-    def _give_up_on(self, log: Log, why: str) -> None:
+    def _mark_uncleanable(self, log: Log, why: str) -> None:
         self.uncleanable[log.topic_partition] = why
         logger.error("%s is not compacted any more until the next start: %s", log.topic_partition, why)
 
-    def _leave(self) -> None:
+    def _end_pass(self) -> None:
         if self._log is not None:
             self._log.compaction.end()
         self._log, self._segments = None, []

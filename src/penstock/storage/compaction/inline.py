@@ -7,7 +7,7 @@ from penstock.model.errors import Corruption
 from penstock.ports.clock import Clock, Timer
 from penstock.ports.disk import Disk
 from penstock.storage.compaction.rewrite import Steps, compact
-from penstock.storage.compaction.task import CleanedGroup, Failed, News, Task
+from penstock.storage.compaction.task import CleanedGroup, Failed, Task, WorkerMessage
 
 # Between slices the loop has its turn, and syncs of the broker go first.
 PAUSE_LEAST_S: Final = 0.001
@@ -22,17 +22,17 @@ class InlineWorker:
         self._timer: Timer | None = None
         self._steps: Steps | None = None
         self._task: Task | None = None
-        self._tell: Callable[[News], None] = lambda news: None
+        self._on_message: Callable[[WorkerMessage], None] = lambda message: None
 
-    def start(self, task: Task, tell: Callable[[News], None]) -> None:
-        self._task, self._tell = task, tell
+    def start(self, task: Task, on_message: Callable[[WorkerMessage], None]) -> None:
+        self._task, self._on_message = task, on_message
         self._steps = compact(self._disk, task)
         self._again(PAUSE_LEAST_S)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         self._again(PAUSE_LEAST_S)
 
-    def give_up(self) -> None:
+    def cancel(self) -> None:
         self.stop()
 
     def stop(self) -> None:
@@ -49,22 +49,22 @@ class InlineWorker:
     def _slice(self) -> None:
         self._timer = None
         assert self._steps is not None and self._task is not None, "the timer goes with the pass"
-        news = run_step(self._steps)
-        if isinstance(news, int):
-            self._again(max(news / self._task.bytes_per_second, PAUSE_LEAST_S))
+        message = run_step(self._steps)
+        if isinstance(message, int):
+            self._again(max(message / self._task.bytes_per_second, PAUSE_LEAST_S))
             return
-        if not isinstance(news, CleanedGroup):
+        if not isinstance(message, CleanedGroup):
             self._steps = None
-        self._tell(news)
+        self._on_message(message)
 
 
-def run_step(steps: Steps) -> int | News:
+def run_step(steps: Steps) -> int | WorkerMessage:
     """Go on up to the next news, or to so many bytes."""
     try:
         return next(steps)
     except StopIteration as end:
-        news: News = end.value
-        return news
+        message: WorkerMessage = end.value
+        return message
     except OSError as error:
         return Failed(why=str(error), errno=error.errno or 0)
     except Corruption as found:

@@ -80,7 +80,7 @@ def is_overdue(dirty: Sequence[ClosedSegment], settings: TopicSettings, *, now_m
     return earliest > 0 and now_ms - earliest > settings.max_compaction_lag_ms
 
 
-def joins(
+def fits_group(
     extent: Extent,
     *,
     end: int,

@@ -14,12 +14,12 @@ from crc32c import crc32c
 from penstock.model.errors import Corruption
 from penstock.ports.disk import Disk, File
 from penstock.storage.compaction import plan
-from penstock.storage.compaction.batches import RecordPlace, emptied, open_records, payload_of, with_records
+from penstock.storage.compaction.batches import RecordSpan, emptied, open_records, payload_of, with_records
 from penstock.storage.compaction.cleaned_segment import CleanedSegment
 from penstock.storage.compaction.key_map import KeyMap
 from penstock.storage.compaction.task import CleanedGroup, Extent, Finished, Task
-from penstock.storage.compaction.transactions import WalkedTransactions
-from penstock.storage.scan import misfit
+from penstock.storage.compaction.transactions import TransactionTracker
+from penstock.storage.scan import header_error
 from penstock.storage.segment import file_name
 from penstock.wire.batch import (
     ATTRIBUTES_AT,
@@ -45,7 +45,7 @@ class _Pass:
         self._disk = disk
         self._task = task
         self._map = KeyMap(memory=task.map_memory, load_factor=task.map_load_factor)
-        self._transactions = WalkedTransactions(task.aborted, start=task.segments[0].base_offset)
+        self._transactions = TransactionTracker(task.aborted, start=task.segments[0].base_offset)
         self._epoch = -1
         self._horizon_ms = task.now_ms + task.delete_retention_ms
         self._read = self._written = self._dropped = 0
@@ -55,7 +55,7 @@ class _Pass:
         self._group: list[Extent] = []
         self._changed = False
         # The last batch that was met, if nothing of it was written.
-        self._gone: HeaderTuple | None = None
+        self._last_dropped: HeaderTuple | None = None
 
     def run(self) -> Steps:
         yield from self._fill_map()
@@ -64,7 +64,7 @@ class _Pass:
             for extent, end in self._extents():
                 if extent.base_offset >= clean_end:
                     break
-                if self._output is not None and not self._joins(self._output, extent, end):
+                if self._output is not None and not self._fits_group(self._output, extent, end):
                     yield from self._finish(self._output)
                 if self._output is None:
                     self._output = CleanedSegment(self._disk, self._task, extent.base_offset)
@@ -90,14 +90,14 @@ class _Pass:
         task, known = self._task, self._map
         known.latest = task.first_dirty - 1
         dirty = [each for each, end in self._extents() if end > task.first_dirty]
-        transactions = WalkedTransactions(task.aborted, start=dirty[0].base_offset)
+        transactions = TransactionTracker(task.aborted, start=dirty[0].base_offset)
         for extent in dirty:
             for header, batch in self._batches(extent):
                 if self._unreported >= BLOCK_SIZE:
                     yield self._report()
                 last_offset = header[0] + header[6]
                 if header[5] & CONTROL:
-                    transactions.is_spent(header, batch)
+                    transactions.is_obsolete_marker(header, batch)
                 elif not transactions.is_aborted(header) and last_offset >= task.first_dirty:
                     # One batch at least: a pass that gets nowhere would be made for ever.
                     if header[12] > known.room and len(known):
@@ -108,16 +108,16 @@ class _Pass:
 
     def _note_keys(self, header: HeaderTuple, batch: memoryview) -> None:
         base_offset, first_dirty, note = header[0], self._task.first_dirty, self._map.note
-        for place in open_records(header, payload_of(header, batch)):
-            offset = base_offset + place.offset_delta
-            if place.key is not None and offset >= first_dirty:
-                note(place.key, offset)
+        for span in open_records(header, payload_of(header, batch)):
+            offset = base_offset + span.offset_delta
+            if span.key is not None and offset >= first_dirty:
+                note(span.key, offset)
 
     # Writing anew
 
-    def _joins(self, output: CleanedSegment, extent: Extent, end: int) -> bool:
+    def _fits_group(self, output: CleanedSegment, extent: Extent, end: int) -> bool:
         task = self._task
-        return plan.joins(
+        return plan.fits_group(
             extent,
             end=end,
             base_offset=output.segment.base_offset,
@@ -135,7 +135,7 @@ class _Pass:
             if kept is None and header[2] != self._epoch:
                 kept = emptied(header, keeps_producer=False)
             self._epoch = header[2]
-            self._gone = header if kept is None else None
+            self._last_dropped = header if kept is None else None
             if kept is None:
                 self._changed = True
             elif kept is batch or kept == batch:
@@ -149,12 +149,12 @@ class _Pass:
 
     def _finish(self, output: CleanedSegment) -> Generator[CleanedGroup, None, None]:
         """Yield the group that was written, unless it is one segment that stays as it is."""
-        if self._gone is not None:
+        if self._last_dropped is not None:
             # The end of the segment stays known: a gap between segments is always damage.
-            filler = emptied(self._gone, keeps_producer=False)
+            filler = emptied(self._last_dropped, keeps_producer=False)
             output.add(unpack_header(filler, 0), filler)
         group, changed = tuple(each.base_offset for each in self._group), self._changed
-        self._group, self._changed, self._gone = [], False, None
+        self._group, self._changed, self._last_dropped = [], False, None
         if changed or len(group) > 1:
             size = output.finish()
             self._written += size
@@ -173,10 +173,10 @@ class _Pass:
     def _kept(self, header: HeaderTuple, batch: memoryview, output: CleanedSegment) -> bytes | memoryview | None:
         """Return what stays of a batch: itself, another one in its place, or None."""
         if header[5] & CONTROL:
-            spent = self._transactions.is_spent(header, batch)
+            obsolete = self._transactions.is_obsolete_marker(header, batch)
             for ended in self._transactions.take_ended():
                 output.segment.txn_index.append(ended)
-            return self._spent_marker(header, batch) if spent else batch
+            return self._obsolete_marker(header, batch) if obsolete else batch
         if self._transactions.is_aborted(header):
             self._dropped += header[12]
         elif header[0] > self._map.latest:
@@ -190,7 +190,7 @@ class _Pass:
             return emptied(header, keeps_producer=True)
         return None
 
-    def _spent_marker(self, header: HeaderTuple, batch: memoryview) -> bytes | memoryview | None:
+    def _obsolete_marker(self, header: HeaderTuple, batch: memoryview) -> bytes | memoryview | None:
         """Decide on a marker whose transaction has no batches left."""
         if self._task.producers.get(header[9]) == (-1, header[10]):
             # Nothing else tells a restart of this producer's epoch.
@@ -205,26 +205,26 @@ class _Pass:
     def _with_last_records(self, header: HeaderTuple, batch: memoryview) -> bytes | memoryview | None:
         """Return the batch with the records that are the last of their keys; None if there are none."""
         payload = payload_of(header, batch)
-        places = open_records(header, payload)
+        spans = open_records(header, payload)
         has_horizon = header[5] & DELETE_HORIZON
         tombstones_go = has_horizon and header[7] <= self._task.now_ms
         base_offset, latest, last_of = header[0], self._map.latest, self._map.last_of
-        kept: list[RecordPlace] = []
+        kept: list[RecordSpan] = []
         tombstones = False
-        for place in places:
-            offset = base_offset + place.offset_delta
+        for span in spans:
+            offset = base_offset + span.offset_delta
             if offset <= latest:
-                key = place.key
-                if key is None or offset < last_of(key) or (tombstones_go and not place.has_value):
+                key = span.key
+                if key is None or offset < last_of(key) or (tombstones_go and not span.has_value):
                     continue
-            kept.append(place)
-            if not place.has_value:
+            kept.append(span)
+            if not span.has_value:
                 tombstones = True
-        self._dropped += len(places) - len(kept)
+        self._dropped += len(spans) - len(kept)
         if not kept:
             return None
         needs_horizon = tombstones and not has_horizon
-        if len(kept) == len(places) and not needs_horizon:
+        if len(kept) == len(spans) and not needs_horizon:
             return batch
         return with_records(header, payload, kept, horizon_ms=self._horizon_ms if needs_horizon else None)
 
@@ -247,7 +247,7 @@ class _Pass:
                 block, at = self._block(file, position, extent.size, path), 0
             header: HeaderTuple = unpack_header(block, at)
             size = header[1] + LOG_OVERHEAD
-            why = misfit(header, left=len(block) - at, offset=offset, base_offset=extent.base_offset)
+            why = header_error(header, left=len(block) - at, offset=offset, base_offset=extent.base_offset)
             batch = block[at : at + size]
             if why is None and crc32c(batch[ATTRIBUTES_AT:]) != header[4]:
                 why = "the checksum does not match"

@@ -35,11 +35,11 @@ class CompactionState:
     def end(self) -> None:
         self.is_running = False
 
-    def cleaned(self, offset: int) -> None:
+    def advance(self, offset: int) -> None:
         """Count everything before an offset as compacted."""
         self.clean_offset = offset
 
-    def cut(self, offset: int) -> None:
+    def truncate(self, offset: int) -> None:
         """Forget what was compacted from an offset on."""
         self.clean_offset = min(self.clean_offset, offset)
 

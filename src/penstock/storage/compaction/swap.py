@@ -15,7 +15,7 @@ from penstock.ports.disk import Disk, File
 from penstock.storage import aborted
 from penstock.storage.compaction.cleaned_segment import CLEANED_SUFFIX, SWAP_SUFFIX
 from penstock.storage.compaction.task import CleanedGroup
-from penstock.storage.scan import BadBatch, walk
+from penstock.storage.scan import BadBatch, scan_batches
 from penstock.storage.segment import Segment, file_name
 from penstock.storage.segment_list import REWRITTEN, SegmentList
 from penstock.storage.trim import DELETED_SUFFIX
@@ -50,7 +50,7 @@ class Swap:
 
     def begin(self) -> None:
         self._log.compaction.begin_swap(self)
-        self._go_on(None)
+        self._resume(None)
 
     def finish_now(self) -> None:
         """Make the remaining steps before returning. Blocks: for those who are about to cut the log."""
@@ -69,7 +69,7 @@ class Swap:
         """Stop here. What is on disk is for the next start to finish."""
         self._steps = None
 
-    def _go_on(self, error: OSError | None) -> None:
+    def _resume(self, error: OSError | None) -> None:
         log = self._log
         if self._steps is None:
             return
@@ -85,9 +85,9 @@ class Swap:
             return
         disk = self._log.directory.disk
         if self._awaited is None:
-            disk.sync_folder_later(self._log.folder, self._go_on)
+            disk.sync_folder_later(self._log.folder, self._resume)
         else:
-            disk.sync_later(self._awaited, self._go_on)
+            disk.sync_later(self._awaited, self._resume)
 
     def _step(self, error: OSError | None) -> None:
         """Make the next step, now that what it waited for is synced, or hear that it cannot be."""
@@ -125,19 +125,19 @@ def _swap(log: Log, old: Sequence[Segment], group: CleanedGroup, now_ms: int) ->
     yield None
     retired: list[Segment] = []
     try:
-        is_listed = log.listed.exists
-        yield log.listed.closed(new.base_offset, end_offset, REWRITTEN)
+        is_listed = log.segment_list.exists
+        yield log.segment_list.add_closed(new.base_offset, end_offset, REWRITTEN)
         if not is_listed:
             yield None
         _retire(old[1:], retired)
         yield None
-        _take_names(log.directory.disk, new)
+        _rename_into_place(log.directory.disk, new)
     except OSError as error:
-        _take_back(log, new, retired, error)
+        _undo(log, new, retired, error)
         raise
     log.replace_segments(old, new)
     with suppress(OSError):
-        log.listed.closed(new.base_offset, end_offset, new.size)
+        log.segment_list.add_closed(new.base_offset, end_offset, new.size)
     replaced = [path for segment in retired for path in segment.paths()]
     log.deletes.add(replaced, due_ms=now_ms + log.settings.file_delete_delay_ms)
     log.compaction.end_swap()
@@ -177,24 +177,24 @@ def _retire(segments: Sequence[Segment], retired: list[Segment]) -> None:
         segment.rename(lambda path: path + DELETED_SUFFIX)
 
 
-def _take_names(disk: Disk, new: Segment) -> None:
+def _rename_into_place(disk: Disk, new: Segment) -> None:
     """Give the new segment its names, the log's last: as long as that one is not given, a start does it again."""
     path, *indexes = new.paths()
     for index in indexes:
         # A refusal leaves an old index, which is checked whenever it is used, and then made anew.
         with suppress(OSError):
-            _take_name(disk, index)
+            _rename_index_into_place(disk, index)
     disk.rename(path + SWAP_SUFFIX, path)
 
 
-def _take_name(disk: Disk, path: str) -> None:
+def _rename_index_into_place(disk: Disk, path: str) -> None:
     if disk.exists(path + SWAP_SUFFIX):
         disk.rename(path + SWAP_SUFFIX, path)
     else:
         disk.remove(path)
 
 
-def _take_back(log: Log, new: Segment, retired: Sequence[Segment], error: OSError) -> None:
+def _undo(log: Log, new: Segment, retired: Sequence[Segment], error: OSError) -> None:
     """Undo a swap. The old names are durable before the commit goes; a folder that refuses that is offline."""
     disk = log.directory.disk
     if log.directory.failure is not None:
@@ -213,7 +213,7 @@ def _take_back(log: Log, new: Segment, retired: Sequence[Segment], error: OSErro
 # What a start does
 
 
-def finish_swaps(disk: Disk, folder: str, listed: SegmentList) -> list[str]:
+def finish_swaps(disk: Disk, folder: str, segment_list: SegmentList) -> list[str]:
     """Complete the swaps that a crash has interrupted; return what was done, for people."""
     names = disk.list(folder)
     notes: list[str] = []
@@ -221,23 +221,23 @@ def finish_swaps(disk: Disk, folder: str, listed: SegmentList) -> list[str]:
         if name.endswith(_LOG_SWAP):
             aborted.remove_checkpoint(disk, folder)
             base_offset = int(name.removesuffix(_LOG_SWAP))
-            _finish(disk, folder, base_offset, names, listed)
+            _finish(disk, folder, base_offset, names, segment_list)
             notes.append(f"{folder}: a compaction of the segment {base_offset} was interrupted and is finished now")
     return notes
 
 
-def _finish(disk: Disk, folder: str, base_offset: int, names: Sequence[str], listed: SegmentList) -> None:
+def _finish(disk: Disk, folder: str, base_offset: int, names: Sequence[str], segment_list: SegmentList) -> None:
     path = f"{folder}/{file_name(base_offset, '.log')}"
     end = _end_of(disk, path + SWAP_SUFFIX, base_offset)
-    if listed.exists and not listed.is_void:
-        listed.closed(base_offset, end, REWRITTEN).sync()
+    if segment_list.exists and not segment_list.is_void:
+        segment_list.add_closed(base_offset, end, REWRITTEN).sync()
     for name in names:
         stem, _, suffix = name.partition(".")
         if "." + suffix in (".log", *_INDEX_SUFFIXES) and stem.isdecimal() and base_offset < int(stem) < end:
             disk.remove(f"{folder}/{name}")
     disk.sync_folder(folder)
     for suffix in _INDEX_SUFFIXES:
-        _take_name(disk, f"{folder}/{file_name(base_offset, suffix)}")
+        _rename_index_into_place(disk, f"{folder}/{file_name(base_offset, suffix)}")
     disk.rename(path + SWAP_SUFFIX, path)
     disk.sync_folder(folder)
 
@@ -247,7 +247,7 @@ def _end_of(disk: Disk, path: str, base_offset: int) -> int:
     file = disk.open(path, writable=False)
     end = base_offset
     try:
-        headers = walk(file, 0, file.size(), offset=base_offset, base_offset=base_offset, check_crc=False)
+        headers = scan_batches(file, 0, file.size(), offset=base_offset, base_offset=base_offset, check_crc=False)
         for _, header in headers:
             end = header[0] + header[6] + 1
     except BadBatch:

@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from penstock.storage.producer_state import Ended
+from penstock.storage.producer_state import EndedTransaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Task:
     map_load_factor: float
     bytes_per_second: float
     # Aborted transactions that reach into the segments, by their first offset.
-    aborted: tuple[Ended, ...] = ()
+    aborted: tuple[EndedTransaction, ...] = ()
     # The last data offset (-1 for none) and the epoch of each known producer.
     producers: dict[int, tuple[int, int]] = field(default_factory=dict)
 
@@ -44,7 +44,7 @@ class Task:
     def decode(cls, line: bytes) -> "Task":
         fields: dict[str, Any] = json.loads(line)
         fields["segments"] = tuple(Extent(**each) for each in fields["segments"])
-        fields["aborted"] = tuple(Ended(*each) for each in fields["aborted"])
+        fields["aborted"] = tuple(EndedTransaction(*each) for each in fields["aborted"])
         fields["producers"] = {int(each): tuple(last) for each, last in fields["producers"].items()}
         return cls(**fields)
 
@@ -79,22 +79,24 @@ class Failed:
 
 
 # What the loop answers to a group.
-GO_ON: Final = b"go on"
-GIVE_UP: Final = b"give up"
+RESUME: Final = b"go on"
+CANCEL: Final = b"give up"
 # In place of an errno: whoever made the pass is gone.
 WORKER_DIED: Final = -1
-News = CleanedGroup | Finished | Failed
+WorkerMessage = CleanedGroup | Finished | Failed
 _KINDS: dict[str, type[CleanedGroup] | type[Finished] | type[Failed]] = {
     each.__name__: each for each in (CleanedGroup, Finished, Failed)
 }
 
 
-def encode_news(news: News) -> bytes:
-    return json.dumps({"kind": type(news).__name__, **asdict(news)}, separators=(",", ":")).encode()
+def encode_message(message: WorkerMessage) -> bytes:
+    return json.dumps({"kind": type(message).__name__, **asdict(message)}, separators=(",", ":")).encode()
 
 
-def decode_news(line: bytes) -> News:
+def decode_message(line: bytes) -> WorkerMessage:
     fields: dict[str, Any] = json.loads(line)
     kind: Any = _KINDS[fields.pop("kind")]
-    news: News = kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()})
-    return news
+    message: WorkerMessage = kind(
+        **{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+    )
+    return message

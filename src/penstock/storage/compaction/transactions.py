@@ -7,27 +7,27 @@ transaction: that is known when the marker comes, and the batches before it did 
 from collections.abc import Iterable
 
 from penstock.storage.marker import read_marker
-from penstock.storage.producer_state import Ended
+from penstock.storage.producer_state import EndedTransaction
 from penstock.wire.batch import TRANSACTIONAL, Buffer, HeaderTuple
 
 
-class WalkedTransactions:
+class TransactionTracker:
     """The transactions on the way through a log, from its first batch or from any other."""
 
     __slots__ = ("_aborted", "_committed", "_ended", "_open", "_slot")
 
-    def __init__(self, aborted: Iterable[Ended], *, start: int) -> None:
+    def __init__(self, aborted: Iterable[EndedTransaction], *, start: int) -> None:
         """`start` is the first offset of the walk: what was ended before it does not matter."""
         self._aborted = sorted(
             (each for each in aborted if each.last_offset >= start), key=lambda each: each.first_offset
         )
         self._slot = 0
         # By producer: the aborted transaction under way, and whether a batch of it was met.
-        self._open: dict[int, tuple[Ended, bool]] = {}
+        self._open: dict[int, tuple[EndedTransaction, bool]] = {}
         self._committed: set[int] = set()
-        self._ended: list[Ended] = []
+        self._ended: list[EndedTransaction] = []
 
-    def take_ended(self) -> list[Ended]:
+    def take_ended(self) -> list[EndedTransaction]:
         """Return the aborted transactions with batches whose markers have come by since the last time."""
         ended, self._ended = self._ended, []
         return ended
@@ -36,7 +36,7 @@ class WalkedTransactions:
         """Whether a data batch belongs to an aborted transaction."""
         if not header[5] & TRANSACTIONAL:
             return False
-        self._come_to(header[0] + header[6])
+        self._advance_to(header[0] + header[6])
         producer_id = header[9]
         found = self._open.get(producer_id)
         if found is None or found[0].last_offset < header[0]:
@@ -46,25 +46,25 @@ class WalkedTransactions:
             self._open[producer_id] = (found[0], True)
         return True
 
-    def is_spent(self, header: HeaderTuple, batch: Buffer) -> bool:
+    def is_obsolete_marker(self, header: HeaderTuple, batch: Buffer) -> bool:
         """Whether a control batch ends a transaction of which no batch was met."""
-        self._come_to(header[0] + header[6])
+        self._advance_to(header[0] + header[6])
         if header[12] == 0:
             return True
         marker = read_marker(batch)
         if marker is None:
             return False
         if marker.commit:
-            spent = header[9] not in self._committed
+            obsolete = header[9] not in self._committed
             self._committed.discard(header[9])
-            return spent
+            return obsolete
         found = self._open.pop(header[9], None)
         if found is None or not found[1]:
             return True
         self._ended.append(found[0])
         return False
 
-    def _come_to(self, offset: int) -> None:
+    def _advance_to(self, offset: int) -> None:
         while self._slot < len(self._aborted) and self._aborted[self._slot].first_offset <= offset:
             ended = self._aborted[self._slot]
             self._open[ended.producer_id] = (ended, False)

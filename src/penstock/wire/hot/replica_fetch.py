@@ -17,7 +17,7 @@ from penstock.wire.hot.primitives import NO_TAGS, pack_i32, pack_uvarint, read_c
 VERSION: Final = 17
 _DIVERGING_TAG: Final = 0
 
-Asked = tuple[bytes, int, int, int, int, int, int]
+RequestedPartition = tuple[bytes, int, int, int, int, int, int]
 """Topic id, index, leader epoch, fetch offset, epoch of the last batch, log start offset, maximum bytes."""
 Row = tuple[bytes, int, int, int, int, tuple[int, int] | None, memoryview | None]
 """Topic id, index, error, high watermark, log start offset, diverging epoch and its end, records."""
@@ -58,7 +58,7 @@ def write_request(
     fetch: Fetch,
     correlation_id: int,
     client_id: bytes,
-    partitions: Sequence[Asked],
+    partitions: Sequence[RequestedPartition],
     forgotten: Sequence[tuple[bytes, int]] = (),
 ) -> bytes:
     """Return the whole frame with its size. Partitions of one topic must be adjacent."""
@@ -92,7 +92,7 @@ def write_request(
     return b"".join(parts)
 
 
-def _write_one(fetch: Fetch, correlation_id: int, client_id: bytes, partition: Asked) -> bytes:
+def _write_one(fetch: Fetch, correlation_id: int, client_id: bytes, partition: RequestedPartition) -> bytes:
     """Write a request for one partition: the same bytes as the general path."""
     head = _pack_head_and_size(
         10 + len(client_id) + _ONE_REQUEST.size, ApiKey.FETCH, VERSION, correlation_id, len(client_id)
@@ -106,7 +106,7 @@ def _write_one(fetch: Fetch, correlation_id: int, client_id: bytes, partition: A
 
 
 def _grouped(
-    rows: Iterable[tuple[bytes, ...]] | Sequence[Asked] | Sequence[tuple[bytes, int]],
+    rows: Iterable[tuple[bytes, ...]] | Sequence[RequestedPartition] | Sequence[tuple[bytes, int]],
 ) -> list[tuple[bytes, list[tuple[bytes, int]]]]:
     topics: dict[bytes, list[tuple[bytes, int]]] = {}
     for row in rows:

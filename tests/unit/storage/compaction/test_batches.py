@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.storage.compaction.batches import Unreadable, emptied, open_records, payload_of, with_records
+from penstock.storage.compaction.batches import MalformedRecords, emptied, open_records, payload_of, with_records
 from penstock.wire.batch import HEADER_SIZE, BatchHeader, HeaderTuple, patch_crc, unpack_header
 from penstock.wire.records import Record, decode_batch, encode_batch
 
@@ -31,11 +31,11 @@ def header_of(batch: bytes) -> HeaderTuple:
 def test_places_say_what_decoding_says(given_records: list[Record], codec: int, base: int, stamp: int) -> None:
     batch = encode_batch(given_records, base_offset=base, codec=codec, timestamp_type=stamp)
     header = header_of(batch)
-    places = open_records(header, payload_of(header, memoryview(batch)))
+    spans = open_records(header, payload_of(header, memoryview(batch)))
     decoded = decode_batch(batch)
-    assert [place.key for place in places] == [record.key for record in decoded]
-    assert [place.has_value for place in places] == [record.value is not None for record in decoded]
-    assert [base + place.offset_delta for place in places] == [record.offset for record in decoded]
+    assert [span.key for span in spans] == [record.key for record in decoded]
+    assert [span.has_value for span in spans] == [record.value is not None for record in decoded]
+    assert [base + span.offset_delta for span in spans] == [record.offset for record in decoded]
 
 
 @given(records, codecs, st.data(), st.one_of(st.none(), st.integers(0, 2**41)), st.integers(0, 1))
@@ -48,9 +48,9 @@ def test_what_is_kept_is_kept_as_it_was(
     )  # fmt: skip
     header = header_of(batch)
     payload = payload_of(header, memoryview(batch))
-    places = open_records(header, payload)
-    kept = data.draw(st.sets(st.integers(0, len(places) - 1), min_size=1).map(sorted))
-    made = with_records(header, payload, [places[index] for index in kept], horizon_ms=horizon_ms)
+    spans = open_records(header, payload)
+    kept = data.draw(st.sets(st.integers(0, len(spans) - 1), min_size=1).map(sorted))
+    made = with_records(header, payload, [spans[index] for index in kept], horizon_ms=horizon_ms)
     decoded = decode_batch(batch)
     assert decode_batch(made) == [decoded[index] for index in kept]
     before, after = BatchHeader.at(batch), BatchHeader.at(made)
@@ -82,14 +82,14 @@ def test_garbage_is_refused_and_nothing_else_happens(given_records: list[Record]
     patch_crc(batch)
     header = header_of(bytes(batch))
     try:
-        places = open_records(header, payload_of(header, memoryview(batch)))
-    except Unreadable:
+        spans = open_records(header, payload_of(header, memoryview(batch)))
+    except MalformedRecords:
         return
-    assert len(places) == len(given_records)
+    assert len(spans) == len(given_records)
 
 
 def test_a_payload_that_does_not_unpack_is_unreadable() -> None:
     batch = bytearray(encode_batch([Record(key=b"k", value=b"v" * 100)] * 5, codec=4))
     batch[HEADER_SIZE + 8] ^= 0xFF
-    with pytest.raises(Unreadable):
+    with pytest.raises(MalformedRecords):
         payload_of(header_of(bytes(batch)), memoryview(batch))

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from penstock.model.ids import PartitionIndex, TopicPartition
-from penstock.storage.compaction.task import WORKER_DIED, CleanedGroup, Failed, News, Task
+from penstock.storage.compaction.task import WORKER_DIED, CleanedGroup, Failed, Task, WorkerMessage
 from penstock.wire.batch import HEADER_SIZE, patch_crc
 from penstock.wire.records import Record, encode_batch
 from tests.support.compacting import AtOnce, cleaner_for, stable_end
@@ -112,10 +112,10 @@ def test_the_dirtiest_log_comes_first() -> None:
     clean = first.compaction.clean_offset
     cleaner = cleaner_for(world.store, world.disk, world.clock)
     other.roll()
-    cleaner.look()
+    cleaner.find_work()
     assert other.compaction.clean_offset == 30
     assert first.compaction.clean_offset == clean
-    cleaner.look()
+    cleaner.find_work()
     assert first.compaction.clean_offset > clean
 
 
@@ -152,9 +152,9 @@ class Meddling(AtOnce):
         super().__init__(world.disk)
         self._change = change
 
-    def start(self, task: Task, tell: Callable[[News], None]) -> None:
+    def start(self, task: Task, on_message: Callable[[WorkerMessage], None]) -> None:
         self._change()
-        super().start(task, tell)
+        super().start(task, on_message)
 
 
 @pytest.mark.parametrize("change", ["cut", "deleted"])
@@ -171,7 +171,7 @@ def test_a_log_that_was_cut_or_deleted_meanwhile_is_not_touched(change: str) -> 
             world.open_again()
 
     cleaner = cleaner_for(world.store, world.disk, world.clock, worker=Meddling(world, meddle))
-    cleaner.look()
+    cleaner.find_work()
     assert not cleaner.uncleanable
     assert not cleaner.is_busy
     assert not [name for name in world.names() if name.endswith((".swap", ".cleaned"))]
@@ -185,8 +185,8 @@ def test_a_log_that_was_cut_after_the_worker_read_it_is_not_swapped() -> None:
     worker = AtOnce(world.disk)
     worker.before_telling = lambda: world.log.truncate_to(12)
     cleaner = cleaner_for(world.store, world.disk, world.clock, worker=worker)
-    cleaner.look()
-    assert [type(each) for each in worker.news] == [CleanedGroup]
+    cleaner.find_work()
+    assert [type(each) for each in worker.message] == [CleanedGroup]
     assert not cleaner.is_busy
     assert not [name for name in world.names() if name.endswith((".swap", ".cleaned"))]
     assert len(world.records()) == 12
@@ -203,7 +203,7 @@ def test_a_damaged_log_is_left_alone_and_others_go_on(caplog: pytest.LogCaptureF
     damaged.roll()
     cleaner = cleaner_for(world.store, world.disk, world.clock)
     for _ in range(4):
-        cleaner.look()
+        cleaner.find_work()
     assert list(cleaner.uncleanable) == [PLACE]
     assert "checksum" in cleaner.uncleanable[PLACE]
     assert "table-0 is not compacted any more" in caplog.text
@@ -229,8 +229,8 @@ class Failing(AtOnce):
         super().__init__(world.disk)
         self._number = number
 
-    def start(self, task: Task, tell: Callable[[News], None]) -> None:
-        tell(Failed(why="because", errno=self._number))
+    def start(self, task: Task, on_message: Callable[[WorkerMessage], None]) -> None:
+        on_message(Failed(why="because", errno=self._number))
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_only_trouble_that_does_not_pass_makes_a_log_uncleanable(number: int, gi
     world.log.roll()
     cleaner = cleaner_for(world.store, world.disk, world.clock, worker=Failing(world, number))
     for expected in given_up:
-        cleaner.look()
+        cleaner.find_work()
         assert bool(cleaner.uncleanable) is expected
         assert not world.log.compaction.is_running
 
@@ -255,9 +255,9 @@ def test_a_log_over_which_the_worker_dies_waits_for_longer_each_time() -> None:
     cleaner = cleaner_for(world.store, world.disk, world.clock, worker=worker, log_cleaner_backoff_ms="100")
     started: list[float] = []
     for _ in range(2000):
-        dead = cleaner.deaths(PLACE)
-        cleaner.look()
-        if cleaner.deaths(PLACE) > dead:
+        dead = cleaner.worker_deaths(PLACE)
+        cleaner.find_work()
+        if cleaner.worker_deaths(PLACE) > dead:
             started.append(world.clock.monotonic())
         world.clock.now_ms += 10
     pauses = [round(after - before, 1) for before, after in pairwise(started)]
@@ -278,6 +278,8 @@ def test_nothing_is_compacted_above_the_high_watermark() -> None:
         fill(world, 60)
         mark = random.randrange(61)
         before = {record for record in world.records() if record.offset >= mark}
-        world.compact(stable=lambda place, mark=mark, world=world: min(mark, stable_end(world.store, place)))
+        world.compact(
+            stable=lambda topic_partition, mark=mark, world=world: min(mark, stable_end(world.store, topic_partition))
+        )
         assert before <= set(world.records())
         assert world.log.compaction.clean_offset <= mark

@@ -141,7 +141,7 @@ class Cluster:
         replica.compact(
             passes=self.random.choice((1, 3)),
             roll=self.random.random() < 0.7,
-            stable=lambda place: min(stable_end(replica.store, place), mark),
+            stable=lambda topic_partition: min(stable_end(replica.store, topic_partition), mark),
             log_cleaner_dedupe_buffer_size=memory,
             log_cleaner_io_buffer_load_factor=1.0,
         )

@@ -48,27 +48,27 @@ def test_a_checkpoint_outside_the_log_says_nothing() -> None:
     assert plan.first_dirty(5, log_start=20, first_base=10, active_base=100) == 20
 
 
-def joins(size: int, *, end: int = 20, written: int = 40, entries: int = 0, **limits: int) -> bool:
+def fits_group(size: int, *, end: int = 20, written: int = 40, entries: int = 0, **limits: int) -> bool:
     limits = {"segment_bytes": 100, "index_interval": 0, "index_size_max": 10_000, **limits}
-    return plan.joins(Extent(10, size), end=end, base_offset=0, written=written, entries=entries, **limits)
+    return plan.fits_group(Extent(10, size), end=end, base_offset=0, written=written, entries=entries, **limits)
 
 
 def test_neighbours_become_one_segment_while_there_is_room() -> None:
-    assert joins(60)
-    assert joins(49, written=51)
-    assert not joins(50, written=51)
+    assert fits_group(60)
+    assert fits_group(49, written=51)
+    assert not fits_group(50, written=51)
 
 
 def test_what_little_is_left_of_a_segment_does_not_stand_alone() -> None:
-    assert joins(100, written=50)
-    assert not joins(2**31 - 50, written=50, index_size_max=2**40)
+    assert fits_group(100, written=50)
+    assert not fits_group(2**31 - 50, written=50, index_size_max=2**40)
 
 
 def test_an_index_has_room_for_so_much() -> None:
-    assert joins(40, entries=10, index_size_max=52 * 12)
-    assert not joins(40, entries=10, index_size_max=52 * 12 - 1)
+    assert fits_group(40, entries=10, index_size_max=52 * 12)
+    assert not fits_group(40, entries=10, index_size_max=52 * 12 - 1)
 
 
 def test_offsets_of_one_segment_fit_into_its_index() -> None:
-    assert joins(1, end=2**31)
-    assert not joins(1, end=2**31 + 1)
+    assert fits_group(1, end=2**31)
+    assert not fits_group(1, end=2**31 + 1)

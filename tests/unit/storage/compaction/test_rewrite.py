@@ -179,7 +179,7 @@ def test_a_map_that_is_full_ends_the_pass_early_and_the_next_goes_on() -> None:
     assert 0 < world.log.compaction.clean_offset < 60
     assert world.table() == table
     for _ in range(20):
-        cleaner.look()
+        cleaner.find_work()
     assert world.log.compaction.clean_offset == 60
     assert world.table() == table
     assert len(world.records()) < 60

@@ -30,7 +30,7 @@ class Swapping(CompactedPartition):
         self.bases = list(self.log.segments.bases)
         self.disk.syncs_at_once = False
         self.cleaner: Cleaner = cleaner_for(self.store, self.disk, self.clock)
-        self.cleaner.look()
+        self.cleaner.find_work()
         for _ in range(gap - 1):
             assert self.disk.finish_sync()
         assert self.log.compaction.swap is not None

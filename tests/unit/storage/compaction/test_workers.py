@@ -6,15 +6,15 @@ from penstock.ports.clock import Timer
 from penstock.storage.compaction.child_worker import MODULE, ChildWorker
 from penstock.storage.compaction.inline import InlineWorker
 from penstock.storage.compaction.task import (
-    GIVE_UP,
-    GO_ON,
+    CANCEL,
+    RESUME,
     WORKER_DIED,
     CleanedGroup,
     Failed,
     Finished,
-    News,
     Task,
-    encode_news,
+    WorkerMessage,
+    encode_message,
 )
 from tests.support.compacting import HandClock, cleaner_for
 from tests.unit.storage.compaction.compacted_partition import NOW_MS, CompactedPartition
@@ -55,40 +55,40 @@ class FakeChildren:
 def test_one_child_serves_one_pass_after_the_other() -> None:
     children = FakeChildren()
     worker = ChildWorker(children)
-    told: list[News] = []
+    told: list[WorkerMessage] = []
 
-    def tell(news: News) -> None:
-        told.append(news)
-        if isinstance(news, CleanedGroup):
-            worker.go_on()
+    def on_message(message: WorkerMessage) -> None:
+        told.append(message)
+        if isinstance(message, CleanedGroup):
+            worker.resume()
 
     for _ in range(2):
-        worker.start(TASK, tell)
-        children.all[0].say(encode_news(GROUP))
-        children.all[0].say(encode_news(Finished(clean_end=5)))
+        worker.start(TASK, on_message)
+        children.all[0].say(encode_message(GROUP))
+        children.all[0].say(encode_message(Finished(clean_end=5)))
     assert told == [GROUP, Finished(clean_end=5)] * 2
-    assert children.all[0].heard == [TASK.encode(), GO_ON] * 2
+    assert children.all[0].heard == [TASK.encode(), RESUME] * 2
     assert len(children.all) == 1
 
 
 def test_a_group_that_is_not_wanted_ends_the_pass() -> None:
     children = FakeChildren()
     worker = ChildWorker(children)
-    worker.start(TASK, lambda news: worker.give_up())
-    children.all[0].say(encode_news(GROUP))
-    assert children.all[0].heard[-1] == GIVE_UP
-    worker.start(TASK, lambda news: None)
+    worker.start(TASK, lambda message: worker.cancel())
+    children.all[0].say(encode_message(GROUP))
+    assert children.all[0].heard[-1] == CANCEL
+    worker.start(TASK, lambda message: None)
     assert children.all[0].heard[-1] == TASK.encode()
 
 
 def test_a_child_that_dies_fails_its_pass_and_gets_a_successor() -> None:
     children = FakeChildren()
     worker = ChildWorker(children)
-    told: list[News] = []
+    told: list[WorkerMessage] = []
     worker.start(TASK, told.append)
     children.all[0].end("killed")
     assert told == [Failed(why="killed", errno=WORKER_DIED)]
-    worker.start(TASK, lambda news: None)
+    worker.start(TASK, lambda message: None)
     assert len(children.all) == 2
     worker.stop()
     assert children.all[1].is_killed
@@ -97,12 +97,12 @@ def test_a_child_that_dies_fails_its_pass_and_gets_a_successor() -> None:
 def test_a_child_that_dies_while_its_group_is_put_in_place_fails_its_pass_after_that() -> None:
     children = FakeChildren()
     worker = ChildWorker(children)
-    told: list[News] = []
+    told: list[WorkerMessage] = []
     worker.start(TASK, told.append)
-    children.all[0].say(encode_news(GROUP))
+    children.all[0].say(encode_message(GROUP))
     children.all[0].end("killed")
     assert told == [GROUP]
-    worker.go_on()
+    worker.resume()
     assert told == [GROUP, Failed(why="killed", errno=WORKER_DIED)]
 
 

@@ -27,7 +27,7 @@ class Holding(IntEnum):
     """What is known of a partition's folder."""
 
     UNKNOWN = 0
-    MADE = 1
+    CREATED = 1
     HELD = 2
 
 
@@ -109,7 +109,7 @@ class HeldPartitions:
                 self._free.append(slot)
                 continue
             state, topic_id, index, crc = _SLOT.unpack_from(content, at)
-            if state in (Holding.MADE, Holding.HELD) and crc == crc32c(checked):
+            if state in (Holding.CREATED, Holding.HELD) and crc == crc32c(checked):
                 key = UUID(bytes=topic_id), index
                 self._slots[key], self._states[key] = slot, Holding(state)
             else:

@@ -24,10 +24,10 @@ from penstock.storage.checkpoint import (
     write_offsets,
 )
 from penstock.storage.directory import LogDirectory
-from penstock.storage.held import HeldPartitions, Holding
+from penstock.storage.held_partitions import HeldPartitions, Holding
 from penstock.storage.log import Log
 from penstock.storage.partition_folder import PARTITION_METADATA
-from penstock.storage.recovery import Known
+from penstock.storage.recovery import LogExpectations
 from penstock.storage.saved_offsets import SavedOffsets
 
 # A start scans what was synced since the last checkpoint: so much of it takes a tenth of a second.
@@ -48,7 +48,7 @@ def make_durable(disk: Disk, folder: str) -> None:
     disk.sync_folder(folder)
 
 
-class LogKnowledge:
+class StoreCheckpoints:
     """The checkpoints of one data folder, and the partitions that it holds."""
 
     def __init__(self, directory: LogDirectory) -> None:
@@ -63,7 +63,7 @@ class LogKnowledge:
             self.folder,
             LOG_STARTS,
             lambda: {at: log.start_offset for at, log in self.logs.items()},
-            directory.covering,
+            directory.with_reserve,
         )
         # How far compaction has come. Without it a log counts as dirty from its start.
         self.clean_offsets = SavedOffsets(
@@ -71,25 +71,25 @@ class LogKnowledge:
             self.folder,
             CLEAN_OFFSETS,
             lambda: {at: log.compaction.clean_offset for at, log in self.logs.items()},
-            directory.covering,
+            directory.with_reserve,
         )
         # Lower bounds, as they were found or last written.
         self.high_watermarks: Mapping[TopicPartition, int] = read_offsets(self._disk, self._path(HIGH_WATERMARKS))
         # How large each active segment was at the last checkpoint of its recovery point.
         self._checked_sizes: dict[TopicPartition, int] = {}
         # Partitions that are deleted, while a mark or a recovery point of theirs may still be on disk.
-        self._dead_marks, self._dead_points = set[TopicPartition](), set[TopicPartition]()
+        self._deleted_marks, self._deleted_points = set[TopicPartition](), set[TopicPartition]()
         self._held = HeldPartitions(self._disk, self.folder)
         # Logs whose folders' names a power loss could still take.
-        self._unnamed: set[Log] = set()
+        self._unsynced_folders: set[Log] = set()
 
     # What is known of a log that is opened
 
-    def _known(self, place: TopicPartition, settings: TopicSettings, *, held: bool) -> Known:
-        return Known(
-            recovery_point=self._recovery_points.get(place, 0),
-            log_start=self.log_starts.found(place),
-            least_end=self._least_end(place, settings),
+    def _known(self, topic_partition: TopicPartition, settings: TopicSettings, *, held: bool) -> LogExpectations:
+        return LogExpectations(
+            recovery_point=self._recovery_points.get(topic_partition, 0),
+            log_start=self.log_starts.found(topic_partition),
+            least_end=self._least_end(topic_partition, settings),
             held=held,
         )
 
@@ -98,89 +98,91 @@ class LogKnowledge:
         """Whether nothing that the last process wrote can be missing. After a failed sync it can."""
         return self._held.is_same_boot and not self.directory.failed_before
 
-    def _is_lost(self, place: TopicPartition, holding: Holding, settings: TopicSettings) -> bool:
+    def _is_lost(self, topic_partition: TopicPartition, holding: Holding, settings: TopicSettings) -> bool:
         """Whether a partition without a folder had one. The table stands in docs/internals/damage.md."""
         if self._held.is_new:
-            return bool(self._recovery_points.get(place) or self.high_watermarks.get(place))
-        if holding is Holding.MADE:
+            return bool(self._recovery_points.get(topic_partition) or self.high_watermarks.get(topic_partition))
+        if holding is Holding.CREATED:
             return self._is_same_boot and settings.flush_mode != "fsync"
         return holding is Holding.HELD
 
-    def _least_end(self, place: TopicPartition, settings: TopicSettings) -> int:
+    def _least_end(self, topic_partition: TopicPartition, settings: TopicSettings) -> int:
         """An offset that a log must reach, by its mark; 0 where a power loss may have taken what is below the mark."""
         is_durable = self._is_same_boot or settings.flush_mode == "fsync"
-        return self.high_watermarks.get(place, 0) if is_durable else 0
+        return self.high_watermarks.get(topic_partition, 0) if is_durable else 0
 
     def note_boot(self) -> None:
         """Remember, once every log is open, under which boot of the machine they are written.
 
         A log that lost its end to a restart of the machine has a mark behind that, which counts within a boot.
         """
-        ends = {place: log.end_offset for place, log in self.logs.items() if log.damage is None}
+        ends = {topic_partition: log.end_offset for topic_partition, log in self.logs.items() if log.damage is None}
         marks = self.high_watermarks
         with suppress(StorageError):
             self.checkpoint_high_watermarks({at: min(mark, ends.get(at, mark)) for at, mark in marks.items()})
             self._held.note_boot()
 
-    def _forget_namesake(self, place: TopicPartition) -> None:
+    def _forget_previous(self, topic_partition: TopicPartition) -> None:
         """No power loss may give a new log an offset or the mark of one that had its name. Raises StorageError."""
-        self.log_starts.begin_anew(place)
-        self.clean_offsets.begin_anew(place)
-        self._forget_point(place)
-        if place in self._dead_points:
+        self.log_starts.reset(topic_partition)
+        self.clean_offsets.reset(topic_partition)
+        self._forget_point(topic_partition)
+        if topic_partition in self._deleted_points:
             self._write_points(self._recovery_points)
-        if place in self._dead_marks or place in self.high_watermarks:
-            left = {each: mark for each, mark in self.high_watermarks.items() if each != place}
+        if topic_partition in self._deleted_marks or topic_partition in self.high_watermarks:
+            left = {each: mark for each, mark in self.high_watermarks.items() if each != topic_partition}
             self.high_watermarks = self._write(HIGH_WATERMARKS, None, left)
-            self._dead_marks.clear()
+            self._deleted_marks.clear()
 
-    def _forget_mark(self, place: TopicPartition) -> None:
-        if place in self.high_watermarks:
-            self.high_watermarks = {each: mark for each, mark in self.high_watermarks.items() if each != place}
-            self._dead_marks.add(place)
+    def _forget_mark(self, topic_partition: TopicPartition) -> None:
+        if topic_partition in self.high_watermarks:
+            self.high_watermarks = {
+                each: mark for each, mark in self.high_watermarks.items() if each != topic_partition
+            }
+            self._deleted_marks.add(topic_partition)
 
-    def _forget_point(self, place: TopicPartition) -> None:
-        if self._recovery_points.pop(place, None):
-            self._dead_points.add(place)
+    def _forget_point(self, topic_partition: TopicPartition) -> None:
+        if self._recovery_points.pop(topic_partition, None):
+            self._deleted_points.add(topic_partition)
 
     # Partitions that are held
 
     def _note_held(self, key: tuple[UUID, int], state: Holding) -> None:
-        self.directory.covering(lambda: self._held.note(key, state))
+        self.directory.with_reserve(lambda: self._held.note(key, state))
 
     def _sync_names_with_first_batch(self, log: Log) -> None:
         log.flusher.sync_names_next(
             files=[f"{log.folder}/{PARTITION_METADATA}"],
             folders=[log.folder, self.folder],
-            on_named=partial(self._named, log),
+            on_named=partial(self._names_synced_with_batch, log),
         )
-        self._unnamed.add(log)
+        self._unsynced_folders.add(log)
 
-    def _named(self, log: Log) -> None:
+    def _names_synced_with_batch(self, log: Log) -> None:
         """The names of a log are durable: from its first batch on a missing folder is a loss."""
         key = log.topic_id, log.topic_partition.partition
         # A log that a full disk has refused a slot is entered by the next start.
         if self._held[key] is not Holding.UNKNOWN:
             self._held.note(key, Holding.HELD)
         self._held.sync()
-        if log in self._unnamed:
+        if log in self._unsynced_folders:
             # The data folder was synced for this log, and with it the names of all folders that were made before.
-            for each in self._unnamed:
+            for each in self._unsynced_folders:
                 each.flusher.folder_is_synced(self.folder)
-            self._unnamed.clear()
+            self._unsynced_folders.clear()
 
     # Checkpoints
 
     def checkpoint_recovery_points(self) -> None:
         """Write down what a crash need not scan again; epochs that only the log knew are written first."""
         points = dict(self._recovery_points)
-        for place, log in self.logs.items():
+        for topic_partition, log in self.logs.items():
             if log.damage is not None:
                 continue
             log.flusher.sync_indexes()
-            if log.recovery_point < points.get(place, 0) or log.save_epochs():
-                points[place] = log.recovery_point
-                self._checked_sizes[place] = log.segments.active.size
+            if log.recovery_point < points.get(topic_partition, 0) or log.save_epochs():
+                points[topic_partition] = log.recovery_point
+                self._checked_sizes[topic_partition] = log.segments.active.size
         self._write_points(points)
         try:
             self._held.sync()
@@ -189,20 +191,20 @@ class LogKnowledge:
             raise StorageError(f"{self.folder}: {error}") from error
 
     def _write_points(self, points: Mapping[TopicPartition, int]) -> None:
-        old = None if self._dead_points else self._recovery_points
+        old = None if self._deleted_points else self._recovery_points
         self._recovery_points = self._write(RECOVERY_POINTS, old, points)
-        self._dead_points.clear()
+        self._deleted_points.clear()
 
     def checkpoint_log_starts(self) -> None:
         """Write down what deletion has hidden, before returning."""
         self.log_starts.save_now()
 
-    def _truncating(self, place: TopicPartition, offset: int) -> None:
+    def _truncating(self, topic_partition: TopicPartition, offset: int) -> None:
         """A log is about to be cut: no crash may leave an offset behind what is left of it."""
         self.checkpoint_recovery_points()
         self.clean_offsets.save_now()
-        if self.high_watermarks.get(place, 0) > offset:
-            self.high_watermarks = self._write(HIGH_WATERMARKS, None, {**self.high_watermarks, place: offset})
+        if self.high_watermarks.get(topic_partition, 0) > offset:
+            self.high_watermarks = self._write(HIGH_WATERMARKS, None, {**self.high_watermarks, topic_partition: offset})
 
     def checkpoint_high_watermarks(self, marks: Mapping[TopicPartition, int]) -> None:
         """Write down lower bounds of the marks; not synced, since a file that fails its checks is as good as none."""
@@ -218,18 +220,18 @@ class LogKnowledge:
             except OSError as error:
                 raise StorageError(f"{self._path(HIGH_WATERMARKS)}: {error}") from error
             # Until a synced write, a power loss may bring back those that are left out.
-            self._dead_marks |= self.high_watermarks.keys() - marks.keys()
+            self._deleted_marks |= self.high_watermarks.keys() - marks.keys()
         self.high_watermarks = dict(marks)
 
     def checkpoint_is_due(self) -> bool:
         """Whether a crash now would have to scan more than active segments, or much of those."""
         points = self._recovery_points
         unchecked = 0
-        for place, log in self.logs.items():
-            if log.segments.active.base_offset > points.get(place, 0):
+        for topic_partition, log in self.logs.items():
+            if log.segments.active.base_offset > points.get(topic_partition, 0):
                 return True
-            if log.offsets.flushed > points.get(place, 0):
-                unchecked += log.segments.active.size - self._checked_sizes.get(place, 0)
+            if log.offsets.flushed > points.get(topic_partition, 0):
+                unchecked += log.segments.active.size - self._checked_sizes.get(topic_partition, 0)
         return unchecked > UNCHECKED_SIZE_MAX
 
     def _write(
@@ -237,7 +239,7 @@ class LogKnowledge:
     ) -> dict[TopicPartition, int]:
         if new != old:
             try:
-                self.directory.covering(lambda: write_offsets(self._disk, self._path(name), new))
+                self.directory.with_reserve(lambda: write_offsets(self._disk, self._path(name), new))
             except OSError as error:
                 raise StorageError(f"{self._path(name)}: {error}") from error
         return dict(new)

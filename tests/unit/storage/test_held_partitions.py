@@ -2,7 +2,7 @@ from uuid import UUID
 
 import pytest
 
-from penstock.storage.held import FILE_NAME, HeldPartitions, Holding
+from penstock.storage.held_partitions import FILE_NAME, HeldPartitions, Holding
 from penstock_sim.disk import SimDisk
 
 FIRST, SECOND = (UUID(int=1), 0), (UUID(int=1), 1)
@@ -17,7 +17,7 @@ def test_what_was_noted_is_found_again() -> None:
     disk = SimDisk()
     held = held_on(disk)
     assert held.is_new and held[FIRST] is Holding.UNKNOWN
-    held.note(FIRST, Holding.MADE)
+    held.note(FIRST, Holding.CREATED)
     held.note(SECOND, Holding.HELD)
     held.note(FIRST, Holding.HELD)
     again = held_on(disk)
@@ -30,7 +30,7 @@ def test_what_was_synced_survives_a_power_loss() -> None:
     disk.sync_folder("/")
     held.note(FIRST, Holding.HELD)
     held.sync()
-    held.note(SECOND, Holding.MADE)
+    held.note(SECOND, Holding.CREATED)
     disk.crash(kept=0.0)
     again = held_on(disk)
     assert (again[FIRST], again[SECOND]) == (Holding.HELD, Holding.UNKNOWN)
@@ -51,15 +51,15 @@ def test_a_slot_that_was_given_back_is_used_again() -> None:
 def test_a_full_disk_refuses_no_change_of_a_slot() -> None:
     disk = SimDisk()
     held = held_on(disk)
-    held.note(FIRST, Holding.MADE)
+    held.note(FIRST, Holding.CREATED)
     disk.capacity = 32
     held.note(FIRST, Holding.HELD)
     with pytest.raises(OSError):
-        held.note(SECOND, Holding.MADE)
+        held.note(SECOND, Holding.CREATED)
     disk.capacity = None
-    held.note(SECOND, Holding.MADE)
+    held.note(SECOND, Holding.CREATED)
     again = held_on(disk)
-    assert (again[FIRST], again[SECOND]) == (Holding.HELD, Holding.MADE)
+    assert (again[FIRST], again[SECOND]) == (Holding.HELD, Holding.CREATED)
 
 
 @pytest.mark.parametrize("position", range(28))
