@@ -73,7 +73,7 @@ async def test_a_consumer_with_an_older_epoch_gets_the_current_leader() -> None:
     async with replicated() as world:
         await write(world)
         world.elect(2)
-        world.hear()
+        world.deliver()
         reply = reply_of("fetch", 17, fetch(leader(world), {"current_leader_epoch": 0}))
         (row,) = reply.responses[0].partitions
         assert (int(row.error_code), row.current_leader.leader_id) == (FENCED_EPOCH, 2)
@@ -84,7 +84,7 @@ async def test_a_consumer_of_truncated_records_gets_the_diverging_epoch() -> Non
     async with replicated() as world:
         await write(world, 2)
         world.elect(2)
-        world.hear()
+        world.deliver()
         await world.settle(seconds=0.5)
         other = world.nodes[NodeId(2)]
         produce(other, (0, batch()))
@@ -153,7 +153,7 @@ async def test_a_fetch_is_answered_when_its_leader_changes() -> None:
         parked = fetch(leader(world), {"current_leader_epoch": 0}, **LONG)
         parked.on_ready = lambda: None
         world.elect(2)
-        world.hear()
+        world.deliver()
         assert int(fetched(parked).error_code) == FENCED_EPOCH
 
 
@@ -312,7 +312,7 @@ async def test_a_replica_outside_the_isr_is_never_preferred() -> None:
     async with replicated(replica_selector_class=RACK_AWARE) as world:
         await in_racks(world)
         world.elect(1, isr=(1, 2))
-        world.hear()
+        world.deliver()
         assert fetched(fetch(leader(world), rack_id="c")).preferred_read_replica == -1
 
 

@@ -173,7 +173,7 @@ async def test_acks_all_is_refused_when_leadership_moves() -> None:
     async with replicated() as world:
         parked = await waiting(world)
         world.elect(2)
-        world.hear()
+        world.deliver()
         row = produced(parked)
         assert (int(row.error_code), row.base_offset) == (NOT_LEADER, -1)
         assert row.current_leader.leader_id == 2
@@ -182,7 +182,7 @@ async def test_acks_all_is_refused_when_leadership_moves() -> None:
 async def test_acks_all_is_refused_before_the_append_with_too_few_in_sync_replicas() -> None:
     async with replicated(min_isr=2) as world:
         world.elect(1, isr=(1,))
-        world.hear()
+        world.deliver()
         row = produced(produce(leader(world), (0, batch()), acks=-1))
         assert int(row.error_code) == NOT_ENOUGH_REPLICAS
         assert leader(world).partition.log.end_offset == 0

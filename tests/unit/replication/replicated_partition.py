@@ -1,7 +1,7 @@
-"""Three nodes with one partition between them: real replicas, fetchers and fetch handlers, on a network in memory.
+"""Three nodes with one shared partition: real replicas, fetchers and fetch handlers, on an in-memory network.
 
-The controller is a model: it commits what a test tells it and what leaders propose, and each node hears of that
-when the test lets it. Time and syncs pass only when told to.
+The controller is a model: it commits what a test passes to it and what leaders propose. A test decides when each node
+receives the committed records, and when time passes and syncs complete.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ class Clock:
         return timer
 
     def fire(self) -> bool:
-        """Call what is due; False if nothing was."""
+        """Run the timers that are due; return False if there were none."""
         due = [each for each in self.timers if each.at <= self.now]
         self.timers = [each for each in self.timers if each.at > self.now]
         for timer in due:
@@ -102,7 +102,7 @@ class Ids:
 
 
 class End:
-    """One end of a connection in memory."""
+    """One end of an in-memory connection."""
 
     def __init__(self, network: "Network", owner: int, peer: int) -> None:
         self.network, self.owner, self.peer_node = network, owner, peer
@@ -160,7 +160,7 @@ class Network:
         return (one, other) in self.cut or (other, one) in self.cut
 
     def step(self) -> bool:
-        """Open what is to be opened, then deliver a frame to everybody; False when all is quiet."""
+        """Open pending connections, then deliver one frame per connection; return False if there was nothing to do."""
         busy = False
         dialing, self.dialing = self.dialing, []
         for caller, callee, opened in dialing:
@@ -257,8 +257,8 @@ class Node:
             return self.world.alter_partition(request)
         return self.world.assign(request)
 
-    def hear(self, up_to: int | None = None) -> None:
-        """Take in the committed records up to a point."""
+    def deliver(self, up_to: int | None = None) -> None:
+        """Apply the committed records up to an index."""
         log = self.world.log
         while self.up and self.heard < (len(log) if up_to is None else up_to):
             builder = Builder(self.image)
@@ -282,7 +282,7 @@ class Node:
         return found
 
     def crash(self, *, power: bool) -> None:
-        """Stop without a word; with `power`, what was not synced is lost."""
+        """Stop without a clean close; with `power`, lose everything that was not synced."""
         self.up = False
         self.world.network.accept.pop(self.id, None)
         self.world.network.hang_up(self.id)
@@ -296,7 +296,7 @@ class Node:
         self.disk.crash(Random(len(self.world.log)), kept=0.0 if power else 1.0)
 
     def values(self, *, below: int | None = None) -> dict[int, bytes]:
-        """What the log holds, by offset."""
+        """Return the values in the log by offset."""
         log = self.partition.log
         found: dict[int, bytes] = {}
         offset, end = log.start_offset, log.end_offset if below is None else min(below, log.end_offset)
@@ -347,7 +347,7 @@ class ReplicatedPartition:
             ),
         )
         self.configure("min.insync.replicas", str(min_isr))
-        self.hear()
+        self.deliver()
 
     # -- the controller ------------------------------------------------------------------------
 
@@ -375,9 +375,9 @@ class ReplicatedPartition:
         self.log.append(list(records))
         _, self.image = builder.build(offset=Offset(len(self.log)), epoch=LeaderEpoch(1))
 
-    def hear(self, *node_ids: int) -> None:
+    def deliver(self, *node_ids: int) -> None:
         for node_id in node_ids or NODES:
-            self.nodes[NodeId(node_id)].hear()
+            self.nodes[NodeId(node_id)].deliver()
 
     @property
     def state(self) -> PartitionImage:
@@ -440,21 +440,21 @@ class ReplicatedPartition:
             isr = tuple(each for each in isr if each != node_id)
             leader = isr[0] if isr and state.leader == node_id else None
         self.change(directories=directories, isr=isr, **({} if leader is None else {"leader": leader}))
-        self.hear()
+        self.deliver()
         return assign_response.AssignReplicasToDirsResponse(
             throttle_time=NO_THROTTLE, error_code=ErrorCode.none, directories=()
         )
 
-    # -- what happens --------------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------
 
-    async def settle(self, *, seconds: float = 0.0, hear: bool = True) -> None:
-        """Let frames, tasks and timers run until nothing more happens, then let time pass in small steps."""
+    async def settle(self, *, seconds: float = 0.0, deliver: bool = True) -> None:
+        """Run frames, tasks and timers until nothing is left to do, then let time pass in small steps."""
         end = self.clock.now + seconds
         while True:
             for _ in range(200):
                 await asyncio.sleep(0)
-                if hear:
-                    self.hear()
+                if deliver:
+                    self.deliver()
                 busy = self.network.step()
                 busy = self.clock.fire() or busy
                 if self.syncs_at_once is False:
@@ -468,7 +468,7 @@ class ReplicatedPartition:
             self.clock.now = min(end, self.clock.now + 0.05)
 
     def send(self, node_id: int, *, acks: int = ALL_REPLICAS, count: int = 1) -> None:
-        """Write a batch of values that never come again."""
+        """Write a batch of unique values."""
         node = self.nodes[NodeId(node_id)]
         partition = node.partition
         values = [b"%d" % (self.sent + each) for each in range(count)]
@@ -497,7 +497,7 @@ class ReplicatedPartition:
         self.register(node)
 
     def check(self) -> None:
-        """What must be true at any moment."""
+        """Check the invariants that hold at all times."""
         up = [node for node in self.nodes.values() if node.up and node.replicas.find(TOPIC, 0) is not None]
         marks = {node.id: node.partition.high_watermark for node in up}
         for node in up:

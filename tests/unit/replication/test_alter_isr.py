@@ -1,4 +1,4 @@
-"""What the controller's answers do to a proposal, and how many of them are counted as refused."""
+"""Effects of the controller's responses on a proposal, and the count of rejected proposals."""
 
 import asyncio
 from types import SimpleNamespace
@@ -38,7 +38,7 @@ class FakePartition:
 
 
 class Controller:
-    """Answers with what stands ready, one after the other."""
+    """A channel that returns prepared responses in order."""
 
     def __init__(self, *codes: ErrorCode) -> None:
         self.codes = list(codes)
@@ -60,7 +60,7 @@ class Controller:
         ([ErrorCode.not_controller, ErrorCode.none], 1, 1),
     ],
 )
-def test_what_the_controller_refuses_is_counted(codes: list[ErrorCode], refused: int, taken: int) -> None:
+def test_rejected_proposals_are_counted(codes: list[ErrorCode], refused: int, taken: int) -> None:
     async def story() -> None:
         controller: Any = Controller(*codes)
         changes = IsrChanges(controller, HandClock(0), node_id=NodeId(1), broker_epoch=lambda: 10)

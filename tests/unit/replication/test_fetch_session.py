@@ -41,7 +41,7 @@ def names(answers: list[PartitionAnswer]) -> list[bytes]:
     return [each.topic for each in answers]
 
 
-def test_a_full_fetch_has_no_session_yet_and_may_begin_one() -> None:
+def test_a_full_fetch_may_begin_a_session() -> None:
     cache = sessions()
     assert cache.find(request(0, 0, asked("a", 0)), by_id=False, now=0.0) is None
     session = begun(cache, "a")
@@ -54,12 +54,12 @@ def test_a_fetch_without_a_session_begins_none() -> None:
     assert sessions().begin(request(0, -1, asked("a", 0)), by_id=False, now=0.0) is None
 
 
-def test_an_unknown_session_is_refused() -> None:
+def test_an_unknown_session_is_rejected() -> None:
     with pytest.raises(FetchSessionIdNotFound):
         sessions().find(request(77, 1), by_id=False, now=0.0)
 
 
-def test_another_epoch_is_refused_and_changes_nothing() -> None:
+def test_a_wrong_epoch_is_rejected_and_changes_nothing() -> None:
     cache = sessions()
     session = begun(cache, "a")
     with pytest.raises(InvalidFetchSessionEpoch):
@@ -67,21 +67,21 @@ def test_another_epoch_is_refused_and_changes_nothing() -> None:
     assert list(session.partitions) == [(b"a", 0)]
 
 
-def test_names_and_ids_do_not_mix_in_one_session() -> None:
+def test_topic_names_and_topic_ids_cannot_be_mixed_in_one_session() -> None:
     cache = sessions()
     session = begun(cache, "a")
     with pytest.raises(FetchSessionTopicIdError):
         cache.find(request(session.id, 1), by_id=True, now=0.0)
 
 
-def test_partitions_are_added_changed_and_forgotten() -> None:
+def test_partitions_are_added_changed_and_removed() -> None:
     cache = sessions()
     session = begun(cache, "a", "b")
     cache.find(request(session.id, 1, asked("a", 0, 5), asked("c", 0), forgotten=("b",)), by_id=False, now=0.0)
     assert {key[0]: cached.requested.offset for key, cached in session.partitions.items()} == {b"a": 5, b"c": 0}
 
 
-def test_a_session_that_forgets_everything_ends() -> None:
+def test_a_session_without_partitions_ends() -> None:
     cache = sessions()
     session = begun(cache, "a")
     assert cache.find(request(session.id, 1, forgotten=("a",)), by_id=False, now=0.0) is None
@@ -102,7 +102,7 @@ def test_epochs_wrap_to_one() -> None:
     assert session.epoch == 1
 
 
-def test_only_news_is_sent() -> None:
+def test_only_changes_are_sent() -> None:
     session = begun(sessions(), "a", "b", "c", "d")
     session.remember(answer(topic, mark=10) for topic in "abcd")
     news = session.news(
@@ -112,7 +112,7 @@ def test_only_news_is_sent() -> None:
     assert session.news([answer("a", mark=10), answer("b", mark=11)]) == []
 
 
-def test_an_error_is_news_each_time_and_so_is_its_end() -> None:
+def test_every_error_and_the_first_response_after_it_are_sent() -> None:
     session = begun(sessions(), "a")
     session.remember([answer("a", mark=10)])
     failed = answer("a", mark=-1, error=6)
@@ -121,13 +121,13 @@ def test_an_error_is_news_each_time_and_so_is_its_end() -> None:
     assert names(session.news([answer("a", mark=10)])) == [b"a"]
 
 
-def test_who_got_records_waits_for_the_others() -> None:
+def test_partitions_with_records_move_behind_the_others() -> None:
     session = begun(sessions(), "a", "b")
     session.news([answer("a", mark=1, size=9), answer("b", mark=1)])
     assert [key[0] for key in session.partitions] == [b"b", b"a"]
 
 
-def test_a_full_cache_evicts_only_what_is_old() -> None:
+def test_a_full_cache_evicts_only_old_sessions() -> None:
     cache = sessions(count_max=1)
     begun(cache, "a", now=0.0)
     assert cache.begin(request(0, 0, asked("b", 0)), by_id=False, now=119.0) is None
@@ -135,7 +135,7 @@ def test_a_full_cache_evicts_only_what_is_old() -> None:
     assert len(cache) == 1
 
 
-def test_sessions_hold_a_bounded_number_of_partitions_over_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_partitions_in_all_sessions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch_session, "PARTITIONS_MAX", 5)
     cache = sessions()
     first = begun(cache, "a", "b", "c")
@@ -143,7 +143,7 @@ def test_sessions_hold_a_bounded_number_of_partitions_over_all(monkeypatch: pyte
     assert cache.begin(request(0, 0, asked("f", 0)), by_id=False, now=0.0) is None
     with pytest.raises(FetchSessionIdNotFound):
         cache.find(request(first.id, 1, asked("f", 0)), by_id=False, now=0.0)
-    # What ended makes room again, whichever way it ended.
+    # Sessions that end in any way make room again.
     second = begun(cache, "f", "g")
     assert cache.find(request(second.id, 1, forgotten=("f", "g")), by_id=False, now=0.0) is None
     third = begun(cache, "f", "g", "h")

@@ -1,4 +1,4 @@
-"""Two fetches under way: the second answer repeats what the first one said, and changes nothing any more."""
+"""Tests with two fetches in flight: the second response repeats the first one and must change nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_ERROR = 0
 
 
 class FollowedLog:
-    """A log that reaches to 616, its last two records in epoch 3."""
+    """A log that ends at 616, with the last two records in epoch 3."""
 
     def __init__(self) -> None:
         self.start_offset = 0
@@ -72,7 +72,7 @@ class Stage:
         self.name(0)
 
     def name(self, request_id: int) -> None:
-        """A request that says where the log ends."""
+        """Send a request with the current end of the log."""
         if self.followed.requested is None:
             self.followed.requested_in = request_id
         self.followed.requested, self.followed.named_in = self.followed.next_request(1000), request_id
@@ -89,20 +89,20 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
     return Stage(monkeypatch)
 
 
-def test_a_log_that_was_cut_is_neither_cut_nor_dropped_by_the_same_answer_again(stage: Stage) -> None:
+def test_a_repeated_divergence_does_not_truncate_the_log_again(stage: Stage) -> None:
     stage.answered(0, diverging=(2, 614))
     stage.answered(1, diverging=(2, 614))
     assert stage.partition.done == [("truncate", 614)]
 
 
-def test_records_that_come_twice_are_appended_once_and_the_mark_is_taken(stage: Stage) -> None:
+def test_repeated_records_are_appended_once_and_the_high_watermark_is_applied(stage: Stage) -> None:
     stage.answered(0, records=b"ab")
     stage.answered(1, records=b"ab")
     assert stage.partition.done == [("append", 2), ("mark", 610), ("mark", 610)]
     assert stage.followed.resumes is None, "nothing is wrong with it"
 
 
-def test_an_answer_to_a_request_before_the_one_that_named_the_new_end_is_not_appended(stage: Stage) -> None:
+def test_a_response_to_an_earlier_request_than_the_one_with_the_new_end_is_not_appended(stage: Stage) -> None:
     stage.answered(0, records=b"ab")
     stage.name(2)
     stage.answered(1, records=b"ab")
@@ -111,21 +111,21 @@ def test_an_answer_to_a_request_before_the_one_that_named_the_new_end_is_not_app
     assert stage.partition.log.end_offset == 620
 
 
-def test_a_divergence_that_asks_for_nothing_leaves_the_log_alone(stage: Stage) -> None:
+def test_a_divergence_at_the_log_end_changes_nothing(stage: Stage) -> None:
     stage.answered(0, diverging=(3, 700))
     assert stage.partition.done == []
 
 
-def test_nothing_below_its_own_mark_is_removed_on_the_word_of_a_leader(
+def test_a_follower_keeps_records_below_its_high_watermark_when_the_leader_lost_them(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage.answered(0, diverging=(2, 599))
     assert stage.partition.done == []
     assert stage.followed.resumes is not None, "it is asked again after a pause"
-    assert "the leader has lost records" in caplog.text
+    assert "The leader has lost records" in caplog.text
 
 
-def test_an_unclean_election_allows_it(stage: Stage) -> None:
+def test_a_follower_truncates_below_its_high_watermark_after_an_unclean_election(stage: Stage) -> None:
     stage.partition.unclean = True
     stage.answered(0, diverging=(2, 599))
     assert stage.partition.done == [("truncate", 599)]

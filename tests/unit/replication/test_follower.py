@@ -21,53 +21,53 @@ class Own:
         return self.cache.end_of(epoch, self.end_offset)
 
 
-def test_the_epoch_that_both_know_is_cut_at_the_smaller_end() -> None:
+def test_a_shared_epoch_is_truncated_to_the_smaller_end() -> None:
     own = Own((0, 0), (3, 10), end=25)
     assert on_divergence(own, epoch=3, end_offset=20) == Step(Kind.TRUNCATE, 20)
     assert on_divergence(own, epoch=0, end_offset=8) == Step(Kind.TRUNCATE, 8)
     assert on_divergence(own, epoch=0, end_offset=12) == Step(Kind.TRUNCATE, 10)
 
 
-def test_an_epoch_that_never_came_here_is_cut_where_the_one_before_ended() -> None:
+def test_a_log_without_the_epoch_is_truncated_to_the_end_of_the_previous_epoch() -> None:
     own = Own((0, 0), (5, 10), end=25)
     assert on_divergence(own, epoch=3, end_offset=20) == Step(Kind.TRUNCATE, 10)
 
 
-def test_nothing_is_cut_that_is_not_there() -> None:
+def test_a_divergence_after_the_log_end_truncates_nothing() -> None:
     assert on_divergence(Own((0, 0), end=5), epoch=0, end_offset=9) == CONTINUE
 
 
-def test_a_divergence_before_the_start_begins_anew() -> None:
+def test_a_divergence_before_the_log_start_restarts_the_log() -> None:
     own = Own((4, 50), end=60, start=50)
     assert on_divergence(own, epoch=3, end_offset=40) == Step(Kind.RESTART, 40)
 
 
-def test_a_log_that_ends_before_the_leaders_start_begins_there() -> None:
+def test_a_log_that_ends_before_the_leaders_start_restarts_there() -> None:
     assert on_error(Own((0, 0), end=5), OUT_OF_RANGE, leader_start=9, backoff_s=1.0) == Step(Kind.RESTART, 9)
 
 
-def test_an_empty_log_begins_where_the_leader_does() -> None:
+def test_an_empty_log_starts_at_the_leaders_start() -> None:
     assert on_error(Own(end=9, start=9), OUT_OF_RANGE, leader_start=4, backoff_s=1.0) == Step(Kind.RESTART, 4)
 
 
-def test_out_of_range_for_no_reason_cuts_nothing() -> None:
+def test_an_unexplained_out_of_range_error_truncates_nothing() -> None:
     own = Own((0, 0), end=50)
     assert on_error(own, OUT_OF_RANGE, leader_start=4, backoff_s=1.0).kind is Kind.PAUSE
     assert on_error(own, OUT_OF_RANGE, leader_start=-1, backoff_s=1.0).kind is Kind.PAUSE
 
 
 @pytest.mark.parametrize("code", [NOT_LEADER, FENCED])
-def test_who_asked_too_early_asks_again_soon(code: int) -> None:
+def test_errors_of_a_late_image_are_retried_soon(code: int) -> None:
     step = on_error(Own(end=0), code, leader_start=-1, backoff_s=1.0)
     assert step.kind is Kind.PAUSE
     assert step.pause_s < 0.1
 
 
-def test_other_errors_wait_as_long_as_the_setting_says() -> None:
+def test_other_errors_are_retried_after_the_configured_backoff() -> None:
     assert on_error(Own(end=0), STORAGE, leader_start=-1, backoff_s=1.0) == Step(Kind.PAUSE, pause_s=1.0)
 
 
-# A log as the epochs of its records; two that share a prefix and then part, as logs do.
+# A log is a list of the epochs of its records. The two logs share a prefix and then diverge.
 parted = st.tuples(
     st.lists(st.integers(0, 3), max_size=6),
     st.lists(st.integers(4, 9), max_size=6),
@@ -83,10 +83,10 @@ def of(records: list[int]) -> Own:
 
 
 @given(parted)
-def test_cutting_ends_where_the_logs_part_and_keeps_what_they_share(parts: tuple[list[int], ...]) -> None:
-    """Epochs are written by one leader each, so equal epochs at equal offsets mean equal records."""
+def test_truncation_ends_at_the_divergence_and_keeps_the_shared_prefix(parts: tuple[list[int], ...]) -> None:
+    """One leader writes each epoch, so equal epochs at equal offsets mean equal records."""
     shared, led, followed = parts
-    # An epoch that both have beyond the shared part would be two leaders in one epoch.
+    # The same epoch in both diverging parts would mean two leaders in one epoch.
     followed = [epoch for epoch in followed if epoch not in led]
     leader, records = of([*shared, *led, 10]), [*shared, *followed]
     for _ in range(len(records) + 1):
@@ -111,12 +111,14 @@ def test_cutting_ends_where_the_logs_part_and_keeps_what_they_share(parts: tuple
         (Step(Kind.TRUNCATE, 20), 0, 20, False),
         (Step(Kind.RESTART, 5), 10, 20, True),
         (Step(Kind.RESTART, 40), 0, 20, False),
-        # Nothing that is here is committed, or nothing is here.
+        # No record of this log is committed, or it is empty.
         (Step(Kind.RESTART, 5), 20, 20, False),
         (Step(Kind.RESTART, 5), 25, 25, False),
         (Step(Kind.PAUSE, 5), 0, 20, False),
         (CONTINUE, 0, 20, False),
     ],
 )
-def test_which_steps_would_remove_committed_records(step: Step, start: int, mark: int, loses: bool) -> None:
+def test_steps_that_would_remove_committed_records_are_recognized(
+    step: Step, start: int, mark: int, loses: bool
+) -> None:
     assert loses_committed(step, Own((0, 0), start=start, end=25), mark) == loses

@@ -41,26 +41,26 @@ def at(offset: int) -> FollowerProgress:
     return progress
 
 
-def test_mark_follows_the_slowest_replica_in_sync() -> None:
+def test_the_high_watermark_follows_the_slowest_in_sync_replica() -> None:
     assert advance_high_watermark(2, durable_offset=9, counted=[at(8), at(7)]) == 7
     assert advance_high_watermark(2, durable_offset=6, counted=[at(8), at(7)]) == 6
 
 
-def test_mark_holds_when_a_rejoined_replica_is_behind() -> None:
+def test_the_high_watermark_does_not_move_back_when_a_rejoined_replica_is_behind() -> None:
     assert advance_high_watermark(7, durable_offset=9, counted=[at(4)]) == 7
 
 
-def test_a_topic_of_one_replica_can_be_written_although_two_are_asked_for() -> None:
+def test_the_effective_min_isr_is_not_larger_than_the_replica_count() -> None:
     assert effective_min_isr(2, replica_count=1) == 1
     assert effective_min_isr(2, replica_count=3) == 2
 
 
-def test_a_leader_alone_goes_by_its_own_disk() -> None:
+def test_the_high_watermark_of_a_single_replica_is_its_durable_offset() -> None:
     lead = Leadership(ONE, epoch=0, epoch_start=0, partition_epoch=0, replicas=(ONE,), isr=(ONE,), now=0.0)
     assert bound(lead, 12) == 12
 
 
-def test_a_member_that_has_not_fetched_yet_holds_the_mark() -> None:
+def test_a_member_that_has_not_fetched_yet_holds_the_high_watermark_back() -> None:
     lead = leadership()
     fetch(lead, TWO, 10, end=10, now=1.0)
     assert bound(lead, 10) == -1
@@ -69,7 +69,7 @@ def test_a_member_that_has_not_fetched_yet_holds_the_mark() -> None:
     assert bound(lead, 5) == 5
 
 
-def test_a_follower_joins_at_the_mark_and_at_the_start_of_the_epoch() -> None:
+def test_a_follower_joins_at_the_high_watermark_and_at_the_start_of_the_epoch() -> None:
     lead = leadership((ONE, TWO), epoch_start=6)
     progress = fetch(lead, THREE, 5, end=10, now=1.0)
     assert expand_isr(lead, progress, mark=5) is None
@@ -79,14 +79,14 @@ def test_a_follower_joins_at_the_mark_and_at_the_start_of_the_epoch() -> None:
     assert proposal == (5, 7, (ONE, TWO, THREE), (-1, -1, 9))
 
 
-def test_a_follower_that_may_not_be_a_member_never_joins() -> None:
+def test_a_follower_that_is_not_allowed_in_the_isr_never_joins() -> None:
     lead = leadership((ONE, TWO))
     progress = fetch(lead, THREE, 10, end=10, now=1.0)
     assert expand_isr(lead, progress, mark=5, allowed=False) is None
     assert not progress.joining
 
 
-def test_whoever_is_proposed_counts_already_and_whoever_is_to_leave_still_does() -> None:
+def test_the_high_watermark_waits_for_members_of_the_committed_and_of_the_proposed_isr() -> None:
     lead = leadership((ONE, TWO))
     fetch(lead, TWO, 10, end=10, now=1.0)
     progress = fetch(lead, THREE, 4, end=10, now=1.0)
@@ -107,7 +107,7 @@ def test_one_proposal_at_a_time() -> None:
     assert lead.shrink_isr(leader_end=9, now=100.0, lag_s_max=LAG_S) is None
 
 
-def test_a_proposal_that_is_taken_back_counts_no_more() -> None:
+def test_the_high_watermark_does_not_wait_for_a_withdrawn_proposal() -> None:
     lead = leadership((ONE, TWO))
     fetch(lead, TWO, 9, end=9, now=1.0)
     fetch(lead, THREE, 3, end=9, now=1.0)
@@ -124,7 +124,7 @@ def test_an_older_state_changes_nothing() -> None:
     assert lead.isr == (ONE, TWO, THREE)
 
 
-def test_who_has_all_that_was_there_at_its_last_fetch_was_caught_up_then() -> None:
+def test_a_follower_with_everything_that_existed_at_its_last_fetch_was_caught_up_then() -> None:
     lead = leadership()
     fetch(lead, TWO, 0, end=10, now=10.0)
     progress = fetch(lead, TWO, 10, end=20, now=20.0)
@@ -133,7 +133,7 @@ def test_who_has_all_that_was_there_at_its_last_fetch_was_caught_up_then() -> No
     assert progress.caught_up_at == 10.0
 
 
-def test_a_member_leaves_when_it_was_not_caught_up_for_too_long() -> None:
+def test_a_member_that_lags_for_too_long_leaves_the_isr() -> None:
     lead = leadership()
     fetch(lead, TWO, 10, end=10, now=20.0)
     assert lead.shrink_isr(leader_end=12, now=30.0, lag_s_max=LAG_S) is None
@@ -142,7 +142,7 @@ def test_a_member_leaves_when_it_was_not_caught_up_for_too_long() -> None:
     assert proposal.isr == (ONE, TWO)
 
 
-def test_a_quiet_partition_keeps_its_members() -> None:
+def test_an_idle_partition_keeps_its_members() -> None:
     lead = leadership()
     for node_id in (TWO, THREE):
         fetch(lead, node_id, 10, end=10, now=1.0)
@@ -153,7 +153,7 @@ def test_a_quiet_partition_keeps_its_members() -> None:
     assert proposal.isr == (ONE, TWO)
 
 
-def test_the_mark_waits_for_who_is_close_behind_and_not_for_who_is_far() -> None:
+def test_the_high_watermark_waits_for_followers_close_behind_and_not_for_those_far_behind() -> None:
     lead = leadership((ONE, TWO))
     fetch(lead, TWO, 20, end=20, now=1.0)
     close = fetch(lead, THREE, 15, end=15, now=1.0)
@@ -163,7 +163,7 @@ def test_the_mark_waits_for_who_is_close_behind_and_not_for_who_is_far() -> None
     assert bound(lead, 20) == 20
 
 
-def test_the_next_epoch_of_the_same_leader_keeps_what_it_knows() -> None:
+def test_the_next_epoch_of_the_same_leader_keeps_the_followers_progress() -> None:
     lead = leadership()
     for node_id in (TWO, THREE):
         fetch(lead, node_id, 10, end=10, now=1.0)
@@ -171,7 +171,7 @@ def test_the_next_epoch_of_the_same_leader_keeps_what_it_knows() -> None:
     assert bound(lead, 10) == 10
 
 
-def test_the_low_watermark_is_the_lowest_start_of_the_living() -> None:
+def test_the_low_watermark_is_the_lowest_log_start_of_the_live_replicas() -> None:
     lead = leadership()
     lead.followers[TWO].fetched(10, 4, 9, leader_end=10, now=1.0)
     lead.followers[THREE].fetched(10, 2, 9, leader_end=10, now=1.0)
@@ -179,7 +179,7 @@ def test_the_low_watermark_is_the_lowest_start_of_the_living() -> None:
     assert lead.low_watermark(5, is_alive=lambda node_id: node_id == TWO) == 4
 
 
-def test_a_consumer_is_sent_to_the_replica_that_has_most() -> None:
+def test_a_consumer_is_sent_to_the_replica_with_the_highest_end() -> None:
     lead = leadership()
     fetch(lead, TWO, 10, end=12, now=1.0)
     fetch(lead, THREE, 12, end=12, now=1.0)

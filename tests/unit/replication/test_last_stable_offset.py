@@ -1,4 +1,4 @@
-"""What a reader of committed records may see, and when one that waits for it is told."""
+"""The last stable offset: how far read_committed consumers may read, and when waiting fetches are notified."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +20,7 @@ ME = NodeId(1)
 
 
 class Reader:
-    """A fetch that waits."""
+    """A parked fetch."""
 
     def __init__(self) -> None:
         self.gained = 0
@@ -64,13 +64,13 @@ def end(held: Partition, producer_id: int, *, commit: bool = True) -> int:
     ).base_offset
 
 
-def test_without_transactions_everything_below_the_mark_is_stable() -> None:
+def test_without_transactions_the_last_stable_offset_is_the_high_watermark() -> None:
     held = partition()
     write(held)
     assert (held.high_watermark, held.last_stable_offset) == (1, 1)
 
 
-def test_an_open_transaction_holds_readers_of_committed_records_back() -> None:
+def test_an_open_transaction_holds_read_committed_consumers_back() -> None:
     held = partition()
     write(held)
     write_in_transaction(held, 7)
@@ -82,7 +82,7 @@ def test_an_open_transaction_holds_readers_of_committed_records_back() -> None:
     assert (held.high_watermark, held.last_stable_offset) == (4, 4)
 
 
-def test_the_oldest_open_transaction_counts_and_the_offset_never_moves_back() -> None:
+def test_the_oldest_open_transaction_bounds_the_last_stable_offset_which_never_moves_back() -> None:
     held = partition()
     seen = [held.last_stable_offset]
     steps: tuple[Callable[[], object], ...] = (
@@ -101,7 +101,7 @@ def test_the_oldest_open_transaction_counts_and_the_offset_never_moves_back() ->
     assert seen == [0, 0, 0, 0, 0, 3, 3, 5, 8]
 
 
-def test_a_marker_counts_when_it_is_durable_and_not_before() -> None:
+def test_a_marker_takes_effect_once_it_is_durable() -> None:
     disk = SimDisk(syncs_at_once=False)
     held = partition(disk)
     write_in_transaction(held, 7)
@@ -113,7 +113,7 @@ def test_a_marker_counts_when_it_is_durable_and_not_before() -> None:
     assert held.last_stable_offset == 2
 
 
-def test_a_reader_that_waits_is_told_of_all_that_a_marker_shows_it() -> None:
+def test_a_waiting_fetch_is_notified_of_all_bytes_that_a_marker_releases() -> None:
     held = partition()
     write_in_transaction(held, 7)
     size = held.log.size
@@ -128,7 +128,7 @@ def test_a_reader_that_waits_is_told_of_all_that_a_marker_shows_it() -> None:
     assert 0 < reader.gained < 100
 
 
-def test_a_restart_goes_on_from_the_same_stable_offset() -> None:
+def test_the_last_stable_offset_survives_a_restart() -> None:
     disk = SimDisk()
     held = partition(disk)
     write_in_transaction(held, 7)
@@ -140,7 +140,7 @@ def test_a_restart_goes_on_from_the_same_stable_offset() -> None:
     assert again.last_stable_offset == 4
 
 
-def test_deleted_records_hold_nobody_back() -> None:
+def test_deleted_records_of_an_open_transaction_do_not_hold_readers_back() -> None:
     held = partition()
     write_in_transaction(held, 7)
     write(held)
@@ -158,7 +158,7 @@ def role(leader: NodeId, isr: tuple[NodeId, ...], partition_epoch: int) -> Parti
     )
 
 
-def test_a_marker_asks_for_what_an_append_asks_for() -> None:
+def test_a_marker_is_rejected_like_an_append_by_a_follower_and_below_min_isr() -> None:
     held = partition()
     held.take_role(role(ME, (), 1))
     with pytest.raises(NotEnoughReplicas):

@@ -50,7 +50,7 @@ def partition(*, end: int, durable: int) -> tuple[Partition, WrittenLog]:
     return Partition(TopicName("a"), UUID(int=1), 0, ME, log), log
 
 
-def test_who_waits_to_be_shown_all_is_told_when_the_sync_reaches_what_was_written() -> None:
+def test_wait_committed_ends_when_the_high_watermark_reaches_the_log_end() -> None:
     held, log = partition(end=3, durable=1)
     codes: list[int] = []
     assert held.wait_committed(10.0, codes.append)
@@ -61,7 +61,7 @@ def test_who_waits_to_be_shown_all_is_told_when_the_sync_reaches_what_was_writte
     assert (codes, held.high_watermark) == ([0], 3)
 
 
-def test_there_is_nothing_to_wait_for_when_all_is_shown_or_nothing_more_will_be_soon() -> None:
+def test_wait_committed_returns_at_the_high_watermark_with_other_replicas_and_on_a_failed_disk() -> None:
     codes: list[int] = []
     shown, _ = partition(end=3, durable=3)
     offline, log = partition(end=3, durable=1)
@@ -72,7 +72,7 @@ def test_there_is_nothing_to_wait_for_when_all_is_shown_or_nothing_more_will_be_
     assert codes == []
 
 
-def test_the_mark_waits_no_longer_for_a_replica_that_the_controller_refuses() -> None:
+def test_the_high_watermark_stops_waiting_for_a_replica_that_the_controller_rejects() -> None:
     held, log = partition(end=1, durable=1)
     other = NodeId(2)
     leadership = held.leadership = Leadership(
@@ -89,7 +89,7 @@ def test_the_mark_waits_no_longer_for_a_replica_that_the_controller_refuses() ->
     assert held.high_watermark == 3
 
 
-def test_a_follower_that_begins_in_the_middle_of_a_batch_takes_the_whole_of_it() -> None:
+def test_a_follower_that_starts_in_the_middle_of_a_batch_appends_the_whole_batch() -> None:
     log = open_log(SimDisk())
     held = Partition(TopicName("a"), UUID(int=1), 0, ME, log)
     held.restart_at(51)
@@ -98,7 +98,7 @@ def test_a_follower_that_begins_in_the_middle_of_a_batch_takes_the_whole_of_it()
     assert (log.start_offset, log.end_offset) == (49, 53)
 
 
-def test_a_read_that_fails_while_a_follower_appends_leaves_nothing_twice() -> None:
+def test_a_failed_read_during_a_followers_append_duplicates_nothing() -> None:
     disk = SimDisk()
     log = open_log(disk)
     disk.failing["read"] = errno.EIO

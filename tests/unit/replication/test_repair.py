@@ -22,30 +22,30 @@ def step(
     )
 
 
-def test_a_damaged_replica_is_first_said_to_be_lost() -> None:
+def test_a_damaged_replica_is_reported_as_lost_first() -> None:
     assert step(damaged=True) is Next.REPORT_LOST
     assert step(damaged=True, has_other_leader=False) is Next.REPORT_LOST
 
 
-def test_it_is_replaced_only_when_another_leads() -> None:
+def test_a_damaged_replica_is_replaced_only_if_another_node_leads() -> None:
     assert step(damaged=True, directory=LOST_DIRECTORY) is Next.REPLACE
     assert step(damaged=True, directory=LOST_DIRECTORY, has_other_leader=False) is Next.NOTHING
 
 
-def test_a_refilled_replica_is_given_back_when_it_has_caught_up() -> None:
+def test_a_copied_replica_is_reported_as_assigned_when_it_has_caught_up() -> None:
     assert step(directory=LOST_DIRECTORY) is Next.NOTHING
     assert step(directory=LOST_DIRECTORY, caught_up=True) is Next.REPORT_ASSIGNED
     assert step(directory=OTHER, caught_up=True) is Next.REPORT_ASSIGNED
     assert step(directory=OTHER, caught_up=True, has_other_leader=False) is Next.NOTHING
 
 
-def test_a_replica_in_its_place_needs_nothing_and_one_without_a_place_is_given_it() -> None:
+def test_an_assigned_replica_needs_nothing_and_an_unassigned_one_is_reported() -> None:
     assert step() is Next.NOTHING
     assert step(directory=MIGRATING_DIRECTORY) is Next.REPORT_ASSIGNED
     assert step(directory=UNASSIGNED_DIRECTORY) is Next.REPORT_ASSIGNED
 
 
-def test_which_directories_can_be_relied_on() -> None:
+def test_lost_and_unknown_directories_are_not_usable() -> None:
     assert is_usable(OWN, (OWN,))
     assert is_usable(OWN, ())
     assert is_usable(UNASSIGNED_DIRECTORY, (OWN,))
@@ -53,7 +53,7 @@ def test_which_directories_can_be_relied_on() -> None:
     assert not is_usable(LOST_DIRECTORY, (OWN,))
 
 
-def test_the_directory_of_a_replica_stands_at_its_place() -> None:
+def test_the_directory_of_a_replica_has_the_same_index() -> None:
     replicas = (NodeId(3), NodeId(1))
     state = PartitionImage(
         leader=NodeId(3), leader_epoch=LeaderEpoch(0), replicas=replicas, isr=replicas, directories=(OTHER, OWN)
@@ -61,7 +61,7 @@ def test_the_directory_of_a_replica_stands_at_its_place() -> None:
     assert directory_of(state, NodeId(1)) == OWN
 
 
-async def test_what_was_emptied_here_is_said_to_be_lost_until_it_is_filled_whatever_the_image_says() -> None:
+async def test_an_emptied_replica_is_reported_as_lost_until_it_has_caught_up() -> None:
     replaced: list[Any] = []
     repaired: list[Any] = []
     idle: Any = SimpleNamespace(call_later=lambda delay_s, callback: None)

@@ -20,7 +20,7 @@ def throttle(side: str, rate: int | None, now: list[float]) -> Throttle:
     return Throttle(side, lambda: now[0], BrokerSettings().with_dynamic(cluster={}, node=given))
 
 
-def test_a_rate_forgets_what_lies_behind_its_windows() -> None:
+def test_a_rate_ignores_bytes_before_its_windows() -> None:
     rate = Rate(window_count=11, window_s=1.0)
     rate.add(1000, 100.5)
     rate.add(1000, 101.5)
@@ -29,13 +29,13 @@ def test_a_rate_forgets_what_lies_behind_its_windows() -> None:
     assert rate.measure(200.0) == 0
 
 
-def test_without_a_rate_nobody_is_held_back() -> None:
+def test_without_a_rate_no_replica_is_throttled() -> None:
     held = throttle(LEADER, None, [0.0])
     held.spend(1 << 40)
     assert not held.holds_back(partition(leader=("*",)), TWO, is_member=False)
 
 
-def test_whoever_is_named_waits_for_the_rate_and_members_do_not() -> None:
+def test_named_replicas_are_throttled_unless_they_are_in_sync() -> None:
     now = [100.0]
     held = throttle(LEADER, 100, now)
     everybody = partition(leader=("*",))
@@ -47,7 +47,7 @@ def test_whoever_is_named_waits_for_the_rate_and_members_do_not() -> None:
     assert not held.holds_back(everybody, TWO, is_member=False)
 
 
-def test_replicas_are_named_by_partition_and_broker_on_each_side_apart() -> None:
+def test_each_side_has_its_list_of_throttled_partitions_and_brokers() -> None:
     held = throttle(FOLLOWER, 100, [100.0])
     held.spend(5000)
     assert held.holds_back(partition(follower=("3:2",), index=3), TWO, is_member=False)

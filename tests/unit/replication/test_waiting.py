@@ -7,7 +7,7 @@ from penstock.replication.waiting import Deadlines, Waiters, WaitingProduce
 
 
 class ManualClock:
-    """A clock that stands still until it is told to move."""
+    """A clock that moves only when a test advances it."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -96,7 +96,7 @@ def note(codes: list[tuple[int, int]], offset: int, code: int) -> None:
     codes.append((offset, code))
 
 
-def test_produces_are_answered_up_to_the_mark_and_fetches_hear_of_its_move() -> None:
+def test_a_new_high_watermark_answers_produce_requests_below_it_and_notifies_fetches() -> None:
     waiters, fetch = Waiters(), ParkedFetch()
     codes: list[tuple[int, int]] = []
     for offset in (3, 5, 9):
@@ -109,7 +109,7 @@ def test_produces_are_answered_up_to_the_mark_and_fetches_hear_of_its_move() -> 
     assert (codes[2:], fetch.seen) == ([(9, 0)], [70])
 
 
-def test_only_produces_whose_deadline_is_over_time_out() -> None:
+def test_only_produce_requests_past_their_deadline_time_out() -> None:
     waiters = Waiters()
     codes: list[tuple[int, int]] = []
     for offset, deadline in ((3, 1.0), (5, 9.0), (7, 2.0)):
@@ -122,7 +122,7 @@ def test_only_produces_whose_deadline_is_over_time_out() -> None:
     assert codes[2:] == [(5, StorageError.code)]
 
 
-def test_those_who_wait_look_again_when_the_partition_changes_hands() -> None:
+def test_fetches_are_notified_when_the_leader_changes() -> None:
     waiters, fetch, entry = Waiters(), ParkedFetch(), MagicMock()
     waiters.add_fetch(fetch)
     waiters.add_follower(entry)

@@ -1,4 +1,4 @@
-"""Stories of three nodes, told with the real code on a network in memory."""
+"""Scenarios with three nodes that run production code on an in-memory network."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -22,7 +22,7 @@ def story(tell: Callable[[ReplicatedPartition], Awaitable[None]], **options: obj
     return asyncio.run(run())
 
 
-def test_a_write_is_acknowledged_when_all_hold_it_and_all_hold_the_same() -> None:
+def test_a_write_is_acknowledged_when_all_replicas_hold_it_and_their_logs_agree() -> None:
     async def tell(world: ReplicatedPartition) -> None:
         world.send(1, count=3)
         assert world.acked == {}
@@ -36,7 +36,7 @@ def test_a_write_is_acknowledged_when_all_hold_it_and_all_hold_the_same() -> Non
     story(tell)
 
 
-def test_nothing_is_acknowledged_before_a_followers_disk_has_it() -> None:
+def test_a_write_is_not_acknowledged_before_it_is_durable_on_a_follower() -> None:
     async def tell(world: ReplicatedPartition) -> None:
         world.syncs_at_once = True  # the world finishes no sync by itself
         world.send(1)
@@ -58,7 +58,7 @@ def test_nothing_is_acknowledged_before_a_followers_disk_has_it() -> None:
     story(tell, syncs_at_once=False)
 
 
-def test_a_silent_follower_leaves_the_set_and_comes_back() -> None:
+def test_a_silent_follower_leaves_the_isr_and_rejoins() -> None:
     async def tell(world: ReplicatedPartition) -> None:
         world.network.cut = {(1, 3), (2, 3)}
         world.send(1)
@@ -75,7 +75,7 @@ def test_a_silent_follower_leaves_the_set_and_comes_back() -> None:
     story(tell)
 
 
-def test_too_small_a_set_refuses_before_and_after_the_append() -> None:
+def test_an_isr_below_the_minimum_rejects_writes_before_and_after_the_append() -> None:
     async def tell(world: ReplicatedPartition) -> None:
         world.network.cut = {(1, 2), (1, 3)}
         world.send(1)
@@ -91,17 +91,17 @@ def test_too_small_a_set_refuses_before_and_after_the_append() -> None:
     story(tell)
 
 
-def test_a_follower_with_batches_of_a_deposed_leader_drops_them_and_nothing_else() -> None:
+def test_a_follower_truncates_only_the_batches_of_a_deposed_leader() -> None:
     async def tell(world: ReplicatedPartition) -> None:
         world.send(1, count=2)
         await world.settle()
         world.network.cut = {(1, 2), (1, 3)}
         world.send(1, count=5)
         world.elect(2, isr=(2, 3))
-        world.hear(2, 3)
-        await world.settle(hear=False)
+        world.deliver(2, 3)
+        await world.settle(deliver=False)
         world.send(2)
-        await world.settle(hear=False)
+        await world.settle(deliver=False)
         assert sorted(world.acked) == [0, 1, 2]
         world.network.cut = set()
         await world.settle(seconds=40)
@@ -113,19 +113,19 @@ def test_a_follower_with_batches_of_a_deposed_leader_drops_them_and_nothing_else
     story(tell)
 
 
-def test_a_leader_that_was_cut_off_never_acknowledges() -> None:
+def test_a_partitioned_leader_never_acknowledges() -> None:
     async def tell(world: ReplicatedPartition) -> None:
         world.network.cut = {(1, 2), (1, 3)}
         world.elect(2, isr=(2, 3))
-        world.hear(2, 3)
+        world.deliver(2, 3)
         world.send(1)
-        await world.settle(seconds=20, hear=False)
+        await world.settle(seconds=20, deliver=False)
         assert world.acked == {}
 
     story(tell)
 
 
-def test_a_restart_with_a_new_broker_epoch_is_admitted_again_only_under_it() -> None:
+def test_a_restarted_broker_rejoins_the_isr_only_with_its_new_broker_epoch() -> None:
     async def tell(world: ReplicatedPartition) -> None:
         world.send(1)
         await world.settle()
@@ -146,7 +146,7 @@ def test_a_restart_with_a_new_broker_epoch_is_admitted_again_only_under_it() -> 
     story(tell)
 
 
-def test_an_empty_disk_is_filled_before_the_replica_counts() -> None:
+def test_a_replica_on_an_empty_disk_is_copied_before_it_counts() -> None:
     async def tell(world: ReplicatedPartition) -> None:
         for _ in range(20):
             world.send(1, count=5)
@@ -165,7 +165,7 @@ def test_an_empty_disk_is_filled_before_the_replica_counts() -> None:
     story(tell)
 
 
-def test_rot_in_a_followers_log_is_set_aside_and_refilled() -> None:
+def test_a_damaged_follower_log_is_set_aside_and_copied_again() -> None:
     async def tell(world: ReplicatedPartition) -> None:
         for _ in range(5):
             world.send(1, count=5)
@@ -184,7 +184,7 @@ def test_rot_in_a_followers_log_is_set_aside_and_refilled() -> None:
     story(tell)
 
 
-def test_rot_without_a_healthy_leader_is_kept() -> None:
+def test_a_damaged_log_without_a_healthy_leader_is_kept() -> None:
     async def tell(world: ReplicatedPartition) -> None:
         for _ in range(5):
             world.send(1, count=5)
@@ -202,7 +202,7 @@ def test_rot_without_a_healthy_leader_is_kept() -> None:
     story(tell)
 
 
-def test_a_replica_that_was_moved_away_is_deleted() -> None:
+def test_a_replica_that_was_reassigned_is_deleted() -> None:
     async def tell(world: ReplicatedPartition) -> None:
         world.send(1)
         await world.settle()
@@ -218,7 +218,7 @@ def test_a_replica_that_was_moved_away_is_deleted() -> None:
     story(tell)
 
 
-def test_deleted_records_go_from_followers_too() -> None:
+def test_deleted_records_are_deleted_on_followers() -> None:
     async def tell(world: ReplicatedPartition) -> None:
         for _ in range(5):
             world.send(1)
@@ -234,7 +234,7 @@ def test_deleted_records_go_from_followers_too() -> None:
     story(tell)
 
 
-def test_a_follower_far_behind_the_leaders_start_begins_there() -> None:
+def test_a_follower_that_ends_before_the_leaders_start_restarts_there() -> None:
     async def tell(world: ReplicatedPartition) -> None:
         world.network.cut = {(1, 3), (2, 3)}
         world.elect(1, isr=(1, 2))
@@ -251,7 +251,7 @@ def test_a_follower_far_behind_the_leaders_start_begins_there() -> None:
     story(tell)
 
 
-def test_a_new_leader_does_not_say_where_its_log_ends_before_it_knows() -> None:
+def test_a_new_leader_refuses_end_offsets_until_it_knows_the_high_watermark() -> None:
     async def tell(world: ReplicatedPartition) -> None:
         world.send(1)
         await world.settle()
@@ -295,7 +295,7 @@ def test_a_throttled_replica_catches_up_slowly() -> None:
     story(tell, replica_fetch_max_bytes="4000")
 
 
-def test_a_proposal_that_was_refused_is_made_again() -> None:
+def test_a_rejected_proposal_is_repeated() -> None:
     async def tell(world: ReplicatedPartition) -> None:
         world.controller_is_away = True
         world.network.cut = {(1, 3), (2, 3)}
@@ -309,7 +309,7 @@ def test_a_proposal_that_was_refused_is_made_again() -> None:
     story(tell)
 
 
-def test_a_topic_that_nobody_knows_keeps_its_folder() -> None:
+def test_the_folder_of_an_unknown_topic_is_kept() -> None:
     async def tell(world: ReplicatedPartition) -> None:
         world.send(1)
         await world.settle()
@@ -324,7 +324,7 @@ def test_a_topic_that_nobody_knows_keeps_its_folder() -> None:
     story(tell)
 
 
-def test_a_leader_whose_bytes_a_follower_refuses_looks_at_them_again() -> None:
+def test_a_leader_checks_records_again_that_a_follower_rejects() -> None:
     async def tell(world: ReplicatedPartition) -> None:
         world.network.cut = {(1, 3), (2, 3)}
         world.elect(1, isr=(1, 2))
@@ -342,7 +342,7 @@ def test_a_leader_whose_bytes_a_follower_refuses_looks_at_them_again() -> None:
     story(tell)
 
 
-def test_a_rotten_offset_is_not_taken_for_a_gap() -> None:
+def test_a_corrupt_offset_is_not_mistaken_for_a_gap() -> None:
     async def tell(world: ReplicatedPartition) -> None:
         world.network.cut = {(1, 3), (2, 3)}
         world.elect(1, isr=(1, 2))

@@ -1,6 +1,6 @@
-"""Three nodes under any order of writes, crashes, cuts and elections: nothing acknowledged is lost, all ends in sync.
+"""Three nodes under any order of writes, crashes, network partitions and elections: no acknowledged record is lost.
 
-The invariants 13 to 20 and 23 of the reliability notes that a world of one partition can show.
+Checks the invariants 13 to 20 and 23 of docs/reliability.md for one partition, and that all replicas end in sync.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ steps = st.one_of(
     st.tuples(st.just("cut"), node_ids, node_ids),
     st.tuples(st.just("join"), node_ids, node_ids),
     st.tuples(st.just("elect"), node_ids, st.just(0)),
-    st.tuples(st.just("hear"), node_ids, st.just(0)),
+    st.tuples(st.just("deliver"), node_ids, st.just(0)),
     st.tuples(st.just("frames"), st.integers(1, 3), st.booleans()),
 )
 
@@ -39,7 +39,7 @@ class Run:
         if kind == "send":
             self.send(one, other)
         elif kind == "run":
-            await world.settle(seconds=one, hear=bool(other))
+            await world.settle(seconds=one, deliver=bool(other))
         elif kind == "frames":
             for _ in range(one):
                 world.network.step()
@@ -57,8 +57,8 @@ class Run:
             world.network.cut -= {(one, other), (other, one)}
         elif kind == "elect":
             await self.elect(one)
-        elif kind == "hear":
-            world.hear(one)
+        elif kind == "deliver":
+            world.deliver(one)
 
     def send(self, node_id: int, acks: int) -> None:
         node = self.world.nodes[NodeId(node_id)]
@@ -70,15 +70,15 @@ class Run:
             return
 
     async def elect(self, node_id: int) -> None:
-        """As a controller would: from the in-sync set alone, and only of who is there."""
+        """Elect a leader as a controller would: a live member of the ISR."""
         world = self.world
         if node_id not in world.state.isr or not self.alive(node_id):
             return
-        world.hear(node_id)
+        world.deliver(node_id)
         world.elect(node_id)
         epoch = world.state.leader_epoch
         assert self.leaders.setdefault(epoch, node_id) == node_id, "two leaders in one epoch"
-        world.hear(node_id)
+        world.deliver(node_id)
         world.check_leader_has_all(node_id)
 
     async def heal(self) -> None:
@@ -112,5 +112,7 @@ async def check_story(story: list[tuple[str, int, int]], *, min_isr: int) -> Non
 
 @settings(max_examples=60)
 @given(st.lists(steps, max_size=40), st.sampled_from([1, 2, 3]))
-def test_nothing_acknowledged_is_lost_and_all_end_in_sync(story: list[tuple[str, int, int]], min_isr: int) -> None:
+def test_no_acknowledged_record_is_lost_and_all_replicas_end_in_sync(
+    story: list[tuple[str, int, int]], min_isr: int
+) -> None:
     asyncio.run(check_story(story, min_isr=min_isr))

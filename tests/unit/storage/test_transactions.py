@@ -227,7 +227,7 @@ def test_the_first_open_transaction_holds_back_until_its_marker_is_below_the_mar
     assert log.first_unstable_offset is None
 
 
-def test_deleted_records_hold_nobody_back() -> None:
+def test_deleted_records_of_an_open_transaction_do_not_hold_readers_back() -> None:
     log = in_transaction()
     log.advance_start(2)
     assert log.first_unstable_offset == 2
