@@ -1,9 +1,8 @@
-"""Which transactions were aborted, for readers that want only what was committed.
+"""Aborted transactions, for read_committed consumers.
 
-The `.txnindex` files hold the answer and carry no checksum, so `txnindex-checkpoint` says
-of which segments they are complete, with how many entries and which checksum. It is
-written when a segment closes, never synced, and checked: what it does not vouch for is made
-anew from the log. Raises Damaged where the log is broken.
+They are in the `.txnindex` files, which have no checksum. `txnindex-checkpoint` therefore lists the segments whose
+index is complete, with the number of entries and their checksum. It is written when a segment closes, never synced,
+and verified when it is read: an index that it does not cover is rebuilt from the log. Raises Damaged if the log is.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ _VERSION: Final = "0"
 
 
 def in_range(log: Log, start: int, end: int) -> list[tuple[int, int]]:
-    """Return producer id and first offset of every aborted transaction that reaches into a range, by first offset."""
+    """Return producer id and first offset of every aborted transaction that overlaps a range, by first offset."""
     found: list[tuple[int, int]] = []
     first = max(bisect_right(log.segments.bases, start) - 1, 0)
     for slot in range(first, len(log.segments)):
         if log.segments.bases[slot] >= end and slot > first and _first_open_before(log, slot) >= end:
-            # Every transaction that reaches into the range was ended before this segment.
+            # Every transaction that overlaps the range ended before this segment.
             break
         index = log.segments[slot].txn_index
         if index.summary == EMPTY:
@@ -63,12 +62,12 @@ def ended_before(log: Log, end: int) -> list[EndedTransaction]:
 
 
 def none_in(segments: Sequence[Segment]) -> bool:
-    """Whether it is known that no transaction was aborted in any of the segments."""
+    """Return whether it is known that no transaction was aborted in any of the segments."""
     return all(each.txn_index.summary == EMPTY for each in segments)
 
 
 def _first_open_before(log: Log, slot: int) -> int:
-    """Return the lowest first offset among the transactions open when a segment began, as its snapshot says."""
+    """Return the lowest first offset of the transactions that were open when a segment began, from its snapshot."""
     segment = log.segments[slot]
     if segment.first_open_before is None:
         producers = ProducerState()
@@ -82,7 +81,7 @@ def _first_open_before(log: Log, slot: int) -> int:
 
 
 def ensure_loaded(log: Log, slot: int) -> None:
-    """See to it that the index of a segment can be asked, or added to."""
+    """Load the index of a segment, before it is read or extended."""
     segment = log.segments[slot]
     if segment.txn_index.loaded:
         return
@@ -93,7 +92,7 @@ def ensure_loaded(log: Log, slot: int) -> None:
 
 
 def _rebuild(log: Log, slot: int) -> None:
-    """Make the index of a segment from the log: the state of its producers before it, then its own batches."""
+    """Rebuild the index of a segment from the producer state before it and its batches."""
     disk, segment, now_ms = log.directory.disk, log.segments[slot], log.clock_wall_ms()
     producers = ProducerState()
     try:
@@ -111,7 +110,7 @@ def _rebuild(log: Log, slot: int) -> None:
 
 
 def note_batch(producers: ProducerState, segment: Segment, position: int, header: HeaderTuple, now_ms: int) -> None:
-    """Note a producer's batch in its state and, if it ends a transaction by an abort, in the segment's index."""
+    """Apply a producer's batch to its state; add an aborted transaction that it ends to the segment's index."""
     aborted = snapshots.note_batch(producers, segment, position, header, now_ms)
     if aborted is not None:
         segment.txn_index.append(aborted)
@@ -121,9 +120,9 @@ def note_batch(producers: ProducerState, segment: Segment, position: int, header
 
 
 def save_checkpoint(log: Log, *, closing: bool) -> None:
-    """Say what is in the indexes of the newest segments of which that is known; the active one only when closing."""
+    """Write the checkpoint for the newest segments with a known index; include the active one only when closing."""
     if log.compaction.swap is not None:
-        # It would speak of segments that are about to be replaced. The swap's end writes it.
+        # The segments are about to be replaced. The swap writes the checkpoint when it ends.
         return
     segments = log.segments if closing else log.segments[:-1]
     known: list[tuple[Segment, Summary]] = []
@@ -151,7 +150,7 @@ def save_checkpoint(log: Log, *, closing: bool) -> None:
 
 
 def _encode(known: Sequence[tuple[Segment, Summary]], start: int, end: int, growing: Segment | None) -> bytes:
-    """A segment that may grow is named even if nothing is in its index: its size tells whether it did."""
+    """Return the content. A segment that may grow is listed even with an empty index: its size shows if it grew."""
     lines = [_VERSION, f"{start} {end}"]
     for segment, summary in known:
         if summary != EMPTY or segment is growing:
@@ -161,7 +160,7 @@ def _encode(known: Sequence[tuple[Segment, Summary]], start: int, end: int, grow
 
 
 def load_checkpoint(disk: Disk, folder: str, segments: Sequence[Segment]) -> None:
-    """Tell the segments what their indexes must hold. Without a good checkpoint they are made anew when needed."""
+    """Set the expected content of the segments' indexes. Without a valid checkpoint they are rebuilt when needed."""
     try:
         content = disk.read_file(f"{folder}/{CHECKPOINT}")
         body = content[: content.rstrip(b"\n").rfind(b"\n") + 1]
@@ -181,5 +180,5 @@ def load_checkpoint(disk: Disk, folder: str, segments: Sequence[Segment]) -> Non
 
 
 def remove_checkpoint(disk: Disk, folder: str) -> None:
-    """Take back the checkpoint: segments are about to be cut."""
+    """Remove the checkpoint, because segments are about to be truncated."""
     disk.remove(f"{folder}/{CHECKPOINT}")

@@ -1,7 +1,7 @@
-"""Giving up the missing and damaged offsets of a log, on the word of an operator (`penstock log accept-loss`).
+"""Accepting the loss of missing and damaged offsets of a log (`penstock log accept-loss`).
 
-Reads the whole log, keeps every batch that is good, and puts an empty batch in the place of what is not. The table
-of outcomes stands in docs/internals/damage.md. For a data folder that no node uses. Refuses: StartupError.
+Reads the whole log, keeps every valid batch, and puts an empty batch in place of the rest. The table of outcomes is in
+docs/internals/damage.md. For a data folder that no node uses. Refuses: StartupError.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ _NEW_SUFFIX = ".tmp"
 
 
 class ValidRange(NamedTuple):
-    """Good bytes of a segment, the offsets in them, and the leader epoch of their first and last batch."""
+    """A valid byte range of a segment, its offsets, and the leader epochs of its first and last batch."""
 
     position: int
     size: int
@@ -42,7 +42,7 @@ class ValidRange(NamedTuple):
 
 
 class Filler(NamedTuple):
-    """Offsets that are given up, and the leader epoch of the batch that stands for them."""
+    """Lost offsets, and the leader epoch of the empty batch that covers them."""
 
     first_offset: int
     end_offset: int
@@ -50,7 +50,7 @@ class Filler(NamedTuple):
 
 
 class KeptSegment(NamedTuple):
-    """A segment of which something is left: its good parts, and what stands for the rest."""
+    """A segment with valid batches: its valid ranges, and fillers for the rest."""
 
     segment: Segment
     parts: list[ValidRange | Filler]
@@ -64,25 +64,25 @@ class KeptSegment(NamedTuple):
 
 @dataclass(slots=True)
 class Assessment:
-    """What is wrong with a log, and what is left when the loss is accepted."""
+    """The damage of a log, and what remains when the loss is accepted."""
 
     damage: str | None
     start_offset: int = 0
     end_offset: int = 0
-    """Where the log will go on: no offset below is used again."""
+    """The offset of the next append: no lower offset is used again."""
     end_is_known: bool = True
     given_up: list[tuple[int, int]] = field(default_factory=list)
-    """Offsets, first and last of each range."""
+    """The lost offsets: first and last of each range."""
     kept: list[KeptSegment] = field(default_factory=list)
 
 
 def accept_loss(
     disk: Disk, data_folder: str, topic_partition: TopicPartition, *, clock: Clock, entropy: Entropy, confirmed: bool
 ) -> Assessment:
-    """Say which offsets of a log are lost; give them up if that is confirmed. Raises OSError, StartupError."""
+    """Return the lost offsets of a log; accept their loss if that is confirmed. Raises OSError, StartupError."""
     meta = read_meta(disk, data_folder)
     if meta is None:
-        raise StartupError(f"{data_folder} is no data folder: it has no meta.properties")
+        raise StartupError(f"{data_folder} is not a data folder: it has no meta.properties")
     store = LogStore.load(
         disk, data_folder, cluster_id=None, node_id=meta.node_id, clock=clock, entropy=entropy, journal_size=0
     )
@@ -141,7 +141,7 @@ def _assess(log: Log) -> Assessment:
 
 
 def _valid_ranges(segment: Segment, below: int) -> Iterator[ValidRange]:
-    """Yield the good parts of a segment, whatever lies between them."""
+    """Yield the valid ranges of a segment, skipping everything between them."""
     if not segment.size:
         return
     file = LenientFile(segment.path, segment.file)
@@ -160,7 +160,7 @@ def _valid_ranges(segment: Segment, below: int) -> Iterator[ValidRange]:
         except BadBatch as found:
             bad = found
         if headers:
-            # Compaction may have taken the offsets before the first batch of a segment.
+            # Compaction may have removed the offsets before the first batch of a segment.
             first = headers[0][0] if begin else base_offset
             offset = headers[-1][0] + headers[-1][6] + 1
             yield ValidRange(begin, position - begin, first, offset, headers[0][2], headers[-1][2])
@@ -170,11 +170,11 @@ def _valid_ranges(segment: Segment, below: int) -> Iterator[ValidRange]:
 
 
 def _fill_gaps(segment: Segment, ranges: Sequence[ValidRange], end: int) -> list[ValidRange | Filler]:
-    """Return the parts that a segment is to have, so that it reaches from its base offset to the next one's."""
+    """Return the parts of a segment without gaps, from its base offset to that of the next segment."""
     parts: list[ValidRange | Filler] = []
     offset, epoch = segment.base_offset, ranges[0].first_epoch
     if end - 1 - segment.base_offset > RELATIVE_OFFSET_MAX:
-        raise StartupError(f"{segment.path} cannot stand for everything up to offset {end}: restore it from a copy")
+        raise StartupError(f"{segment.path} cannot cover all offsets up to {end}: restore it from a backup")
     for valid in ranges:
         if offset < valid.first_offset:
             parts.append(Filler(offset, valid.first_offset, epoch))
@@ -191,7 +191,7 @@ def _discard_lost(disk: Disk, log: Log, found: Assessment) -> None:
         if segment.path not in kept and disk.exists(segment.path):
             _set_aside(disk, segment)
     for name in disk.list(log.folder):
-        # Segments that cannot be opened: the log does not know them.
+        # Segments that could not be opened are not part of the log.
         if name.endswith(".log") and f"{log.folder}/{name}" not in kept:
             disk.rename(f"{log.folder}/{name}", f"{log.folder}/{name.removesuffix('.log')}{damage.CUT_SUFFIX}")
     segment_list = SegmentList(disk, log.folder)
@@ -210,7 +210,7 @@ def _discard_lost(disk: Disk, log: Log, found: Assessment) -> None:
 
 
 def _rewrite(disk: Disk, kept: KeptSegment) -> int:
-    """Replace a segment by the parts that it is to have; return its size. The next start rebuilds its indexes."""
+    """Replace a segment by its kept parts; return its size. The next start rebuilds its indexes."""
     path = kept.segment.path
     file = disk.open(path + _NEW_SUFFIX, create=True)
     file.truncate(0)
@@ -236,7 +236,7 @@ def _copy(part: ValidRange | Filler, segment: Segment, file: File, position: int
 
 
 def _set_aside(disk: Disk, segment: Segment) -> None:
-    """Take a segment out of the log, but not off the disk."""
+    """Remove a segment from the log, but keep its file under another name."""
     path, *indexes = segment.paths()
     segment.directory.open_files.forget(path)
     disk.rename(path, f"{segment.folder}/{file_name(segment.base_offset, damage.CUT_SUFFIX)}")

@@ -1,8 +1,8 @@
-"""What an append to a log returns."""
+"""The result of an append to a log."""
 
 
 class Appended:
-    """Where a batch went. A duplicate went there earlier."""
+    """The offsets of a batch; those of the earlier append if it is a duplicate."""
 
     __slots__ = ("base_offset", "duplicate", "last_offset", "log_append_time_ms", "log_start_offset")
 

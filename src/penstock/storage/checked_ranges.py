@@ -1,8 +1,8 @@
-"""Holding bytes against their checksums before they are first served.
+"""Verifying checksums of records before they are first served.
 
-What this process appended or scanned is good, until a reader says otherwise. What an earlier one left is checked at its
-first read, in ranges of whole batches, and each range is remembered, so that every
-later read costs one comparison. Calls go to scan.py. Raises BadBatch.
+Bytes that this process appended or scanned count as valid until a reader reports otherwise. Bytes of an earlier process
+are checked at their first read, in ranges of whole batches. The ranges are remembered, so that later reads cost one
+comparison. Calls scan.py. Raises BadBatch.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ from penstock.wire.batch import LOG_OVERHEAD, HeaderTuple
 if TYPE_CHECKING:
     from penstock.storage.segment import Segment
 
-# A read of bytes that were never checked returns no more than this: the event loop waits for the check.
+# A read of unchecked bytes returns at most this many, because the check blocks the event loop.
 CHECKED_SIZE_MAX: Final = 4 * 1024 * 1024
-# Ranges that random reads leave behind. More are not remembered one by one: they are checked again.
+# Random reads may leave many ranges. When there are more than this, all but the newest are checked again.
 RANGES_MAX: Final = 4096
 
 
 class CheckedRanges:
-    """The ranges of one segment that were checked, lowest first; they neither touch nor overlap."""
+    """The checked ranges of one segment, in order; they neither touch nor overlap."""
 
     __slots__ = ("ends", "offsets", "starts")
 
     def __init__(self) -> None:
         self.starts: list[int] = []
         self.ends: list[int] = []
-        # The offset behind each range: what follows it may not begin lower.
+        # The next offset after each range: the batch that follows may not begin lower.
         self.offsets: list[int] = []
 
     def range_at(self, position: int) -> tuple[int, int] | None:
-        """Return where the range that holds a position or ends there ends, and the offset behind it."""
+        """Return the end of the range that contains a position or ends there, and the next offset after it."""
         slot = bisect_right(self.starts, position) - 1
         return (self.ends[slot], self.offsets[slot]) if slot >= 0 and self.ends[slot] >= position else None
 
     def covers(self, end: int) -> bool:
-        """Whether everything before a position was checked."""
+        """Return whether everything before a position was checked."""
         return len(self.starts) == 1 and self.starts[0] == 0 and self.ends[0] >= end
 
     def add(self, start: int, end: int, next_offset: int) -> None:
-        """Note a range, joined with those that it meets."""
+        """Add a range and merge it with those that it touches."""
         if start >= end:
             return
         first = bisect_right(self.starts, start)
@@ -62,16 +62,15 @@ class CheckedRanges:
 
 
 def servable(segment: Segment, offset: int, position: int, size: int, *, below: int) -> int:
-    """Return how many of the bytes at a position are known to be good, which is at least one batch of them.
+    """Return how many of the bytes at a position are valid, which is at least one batch.
 
-    `position` is where the offset was found, by headers that nobody had checked; `below` is the
-    offset that no batch of the segment reaches. Damage behind the first batch only ends the
-    answer: whoever comes back for more meets it as the first.
+    `position` is where the offset was found, by headers that were not checked; `below` is an offset that no batch of
+    the segment reaches. Damage after the first batch only shortens the result: the next read finds it first.
     """
     checked = segment.checked
-    assert checked is not None, "asked only while there are unchecked bytes"
+    assert checked is not None, "called only while there are unchecked bytes"
     if not size:
-        # A batch that seems to reach too far is left out of the answer: by its own word, so far.
+        # The first batch was left out because its header says that it is too large: check that header.
         next(_checked(segment, position, position + 1, offset=segment.base_offset, below=below))
         return 0
     begin, next_offset = checked.range_at(position) or (position, segment.base_offset)
@@ -96,26 +95,26 @@ def servable(segment: Segment, offset: int, position: int, size: int, *, below: 
 
 
 def recheck(segment: Segment) -> None:
-    """Check everything again before it is served: a reader says that it got damaged bytes."""
+    """Check a segment again before it is served, because a reader reported damaged bytes."""
     segment.unchecked_end = segment.size
     segment.checked = CheckedRanges()
 
 
 def check_end(segment: Segment, offset: int, *, below: int) -> None:
-    """Check that an offset that no batch seems to reach is one that compaction took."""
+    """Check that compaction removed an offset that no batch seems to contain."""
     if segment.checked is not None:
         _check_hole(segment, offset, segment.size, below=below)
 
 
 def _check_hole(segment: Segment, offset: int, end: int, *, below: int) -> None:
-    """Check the batches before a hole in the offsets: a rotten header may have made one."""
+    """Check the batches before a gap in the offsets, because a corrupt header may have caused it."""
     start = segment.search_start(offset)
     for _ in _checked(segment, start, end, offset=segment.base_offset, below=below):
         pass
 
 
 def _checked(segment: Segment, start: int, end: int, *, offset: int, below: int) -> Iterator[tuple[int, HeaderTuple]]:
-    """Yield the batches from one position up to another; each was held against its checksum and its neighbours."""
+    """Yield the batches between two positions, each verified against its checksum and its neighbours."""
     block_size = max(end - start, WINDOW_SIZE)
     headers = segment.headers_from(start, offset=offset, check_crc=True, below=below, block_size=block_size)
     while start < end:

@@ -1,7 +1,7 @@
-"""Kafka's small text files: a version line, a count line, then one entry per line.
+"""Kafka's checkpoint files: a version line, a count line, then one entry per line.
 
-Used for epochs of one log and for offsets of all logs. Files are replaced whole and
-durably. A file that fails its checks is Corruption; whoever reads it knows how to do without.
+Used for the epochs of one log and for the offsets of all logs. Files are replaced as a whole and durably. A file that
+fails its checks raises Corruption; no caller depends on a checkpoint.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,13 +18,13 @@ RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_STARTS: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 CLEAN_OFFSETS: Final = "cleaner-offset-checkpoint"
-# An entry like the others to Kafka, for a partition that cannot exist. A flipped digit in an
-# offset would otherwise hide records or let recovery skip some.
+# To Kafka this is an entry like the others, for a partition that cannot exist. Without a checksum, a flipped digit in
+# an offset could hide records or make recovery skip some.
 CHECKSUM: Final = TopicPartition(TopicName("__checksum"), PartitionIndex(0))
 
 
 def read_entries(disk: Disk, path: str, *, columns: int) -> list[list[str]]:
-    """Return the entries of a file, each as its words, of which the last are whole numbers."""
+    """Return the entries of a file as lists of words, the last of which is a non-negative integer."""
     try:
         lines = disk.read_file(path).decode().split("\n")
         version, count = int(lines[0]), int(lines[1])
@@ -53,7 +53,7 @@ def _checksum_of(offsets: Mapping[TopicPartition, int]) -> int:
 def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
     """Return the offset of each partition; empty when the file is missing or damaged.
 
-    Without it a start takes longer or forgets a little less: no checkpoint is ever needed.
+    Without it, startup takes longer or deleted records become visible again: no checkpoint is required.
     """
     try:
         entries = read_entries(disk, path, columns=3)
@@ -72,6 +72,6 @@ def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) 
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """The content of a file of offsets, sealed with a checksum."""
+    """Return the content of an offset checkpoint, with its checksum."""
     sealed = {**offsets, CHECKSUM: _checksum_of(offsets)}
     return _encode((each.topic, each.partition, offset) for each, offset in sorted(sealed.items()))

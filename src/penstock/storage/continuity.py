@@ -1,6 +1,6 @@
-"""Comparing the segments that a start finds with those that the log is known to have.
+"""Comparison of the segments found at startup with those that the log is known to have.
 
-Listed segments are compared by their sizes; the others by the headers at their ends. The decisions stand in
+Listed segments are compared by size, the others by the headers at their ends. The decision table is in
 docs/internals/damage.md. Called by recovery.py.
 """
 
@@ -16,7 +16,7 @@ from penstock.storage.segment_list import REWRITTEN, ListedSegment, SegmentList
 
 
 class Loss(NamedTuple):
-    """The first offset that should be there and is not, and why, for people."""
+    """The first missing offset, and a description for people."""
 
     offset: int
     why: str
@@ -25,9 +25,9 @@ class Loss(NamedTuple):
 def first_loss(
     segment_list: SegmentList, segments: Sequence[Segment], *, log_start: int, held: bool, joined_below: int
 ) -> Loss | None:
-    """Return the lowest loss that can be told without reading the log, None if there is none.
+    """Return the lowest loss that can be detected without reading the log, None if there is none.
 
-    `held`: the log is known to have had a segment. Unlisted segments must join below the offset `joined_below`.
+    `held`: the log is known to have had a segment. Unlisted segments must have no gaps below `joined_below`.
     """
     first = max(log_start, segment_list.begins_at or 0)
     if not segments:
@@ -69,7 +69,7 @@ def _list_mismatches(segment_list: SegmentList, segments: Sequence[Segment], log
 
 
 def _gaps_within(segments: Sequence[Segment], entry: ListedSegment, log_start: int) -> Iterator[Loss]:
-    """Look at the segments that are or were to be replaced by one."""
+    """Check the segments that a compaction was replacing by one."""
     inside = [each for each in segments if entry.base_offset <= each.base_offset < entry.end_offset]
     ends = [*(each.base_offset for each in inside[1:]), entry.end_offset]
     for segment, wanted in zip(inside, ends, strict=True):
@@ -77,7 +77,7 @@ def _gaps_within(segments: Sequence[Segment], entry: ListedSegment, log_start: i
 
 
 def _gaps(segment_list: SegmentList, segments: Sequence[Segment], log_start: int, below: int) -> Iterator[Loss]:
-    """Look at closed segments behind the listed ones, as far as the scan of a start does not read them."""
+    """Check the closed segments after the listed ones, except those that the recovery scan reads anyway."""
     listed_end = segment_list.end_offset or 0
     for segment, following in pairwise(segments):
         if listed_end <= segment.base_offset and following.base_offset <= below:
@@ -91,11 +91,11 @@ def _gap_behind(segment: Segment, wanted: int, log_start: int) -> Iterator[Loss]
         end = readable_end(segment)
     if end != wanted and wanted > log_start:
         name = file_name(segment.base_offset, ".log")
-        yield Loss(max(min(end, wanted), log_start), f"{name} ends at offset {end}, and {wanted} must follow it")
+        yield Loss(max(min(end, wanted), log_start), f"{name} ends at offset {end} instead of {wanted}")
 
 
 def readable_end(segment: Segment) -> int:
-    """Return the offset behind the last batch that can be reached from the segment's beginning."""
+    """Return the next offset after the last batch that can be reached from the beginning of the segment."""
     end = segment.base_offset
     try:
         for _, header in segment.headers_from(0):

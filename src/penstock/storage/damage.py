@@ -1,8 +1,7 @@
-"""Telling a torn tail from rot, and keeping rot in quarantine.
+"""Distinguishing a torn tail from corruption, and quarantining corrupt logs.
 
-A torn tail is cut. A quarantined log keeps every byte, serves what lies before the damage
-and takes no appends; the mark in its folder makes every later start look again. Called by
-recovery.py, and by a log whose reader has met damage.
+A torn tail is truncated. A quarantined log keeps every byte, serves the records before the damage and rejects appends;
+a file in its folder makes every later start check it again. Called by recovery.py, and when a read finds damage.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ QUARANTINE_FILE: Final = "quarantine"
 CUT_SUFFIX: Final = ".cut"
 BATCHES_PER_SLICE: Final = 256
 SLICE_SIZE: Final = 1024 * 1024
-"""So many batches, or bytes of them, are checked in one step of a job: about a millisecond."""
+"""One step of a job checks this many batches or bytes, which takes about a millisecond."""
 _SECTOR_SIZE: Final = 512
-# Fewer zeros than this in a sector may well be what was written: the high bytes of an offset.
+# Fewer zeros than this in a sector may be valid data, such as the high bytes of an offset.
 _ZEROS_LEAST: Final = 8
 
 
 class ScanStopped(Exception):
-    """A scan met something that is no batch; `offset` is the first that could not be read."""
+    """A scan found bytes that are not a batch; `offset` is the first one that could not be read."""
 
     def __init__(self, segment: Segment, bad: BadBatch, offset: int) -> None:
         super().__init__(str(bad))
@@ -39,17 +38,17 @@ class ScanStopped(Exception):
         self.offset = offset
 
 
-# | where the bytes stop being batches           | what it is   | what happens                       |
-# |----------------------------------------------|--------------|------------------------------------|
-# | below the end that is known to have been held | rot         | quarantine                         |
-# | above, nothing valid behind it               | a torn tail  | cut                                |
-# | above, valid batches behind an unwritten gap | a lost write | cut; what lay behind is kept aside |
-# | above, valid batches behind other bytes      | rot          | quarantine                         |
+# | position of the first invalid bytes            | cause        | action                              |
+# |------------------------------------------------|--------------|-------------------------------------|
+# | below the known end of the log                 | corruption   | quarantine                          |
+# | above it, no valid batch after them            | a torn tail  | truncate                            |
+# | above it, valid batches after an unwritten gap | a lost write | truncate; copy what follows aside   |
+# | above it, valid batches after other bytes      | corruption   | quarantine                          |
 #
-# A power loss may keep a later unsynced write and lose an earlier one; the lost sectors then
-# read as zeros, or the file ends there and the next segment goes on.
+# A power failure may keep a later unsynced write and lose an earlier one; the lost sectors then read as zeros, or the
+# file ends there and the next segment continues.
 def on_bad_batch(disk: Disk, state: Recovered, index: int, stopped: ScanStopped, *, known_end: int) -> None:
-    """Decide on bytes that are no batch in one of the segments."""
+    """Truncate or quarantine a log after invalid bytes in one of its segments."""
     segment, position, offset = stopped.segment, stopped.bad.position, stopped.offset
     following = find_valid_batch(
         segment.file, position + 1, segment.size, offset=offset, base_offset=segment.base_offset
@@ -65,33 +64,33 @@ def on_bad_batch(disk: Disk, state: Recovered, index: int, stopped: ScanStopped,
     if not torn:
         _copy_aside(disk, segment, position, offset)
     state.notes.append(
-        f"{segment.path}: {segment.size - position} bytes from position {position} on, offset {offset}, were not "
-        f"written to the end ({stopped.bad.why}) and are cut"
+        f"{segment.path}: truncated {segment.size - position} bytes at position {position}, offset {offset}, which "
+        f"were not written completely: {stopped.bad.why}"
     )
     segment.truncate(position, offset)
     _set_aside_following(disk, state, index + 1)
 
 
 def on_gap(disk: Disk, state: Recovered, index: int, end: int, *, known_end: int) -> None:
-    """Decide on a segment that begins behind the end of the one before it."""
+    """Decide about a segment that begins after the end of the previous one."""
     segment = state.segments[index]
     if end < known_end:
         state.damage = f"{segment.folder}: offsets {end} to {segment.base_offset - 1} are missing"
         state.damaged_from = end
         return
-    state.notes.append(f"{segment.path}: offsets from {end} on were never synced; what follows them is kept aside")
+    state.notes.append(f"{segment.path}: offsets from {end} were never synced; the segments after them are set aside")
     _set_aside_following(disk, state, index)
 
 
 def on_missing_end(state: Recovered, end: int, *, known_end: int) -> None:
-    """Note that batches at the end are gone that are known to have been held."""
+    """Record that batches at the end of the log are missing."""
     folder = state.segments[-1].folder
-    state.damage = f"{folder}: everything up to offset {known_end} was held, and the log ends at {end}"
+    state.damage = f"{folder}: the log ends at offset {end}, but had reached {known_end}"
     state.damaged_from = end
 
 
 def last_known_end(state: Recovered, damaged_from: int) -> int:
-    """Return the offset behind the last valid batch of a damaged log, for people to know what is at stake."""
+    """Return the next offset after the last valid batch of a damaged log, to show how much is affected."""
     for segment in reversed(state.segments):
         end = _last_valid_end(segment)
         if end is not None:
@@ -100,7 +99,7 @@ def last_known_end(state: Recovered, damaged_from: int) -> int:
 
 
 def _last_valid_end(segment: Segment) -> int | None:
-    """Return the offset behind the last valid batch of a segment, whatever lies before it; None if it has none."""
+    """Return the next offset after the last valid batch of a segment, skipping invalid bytes; None if it has none."""
     base_offset = segment.base_offset
     position: int | None = 0
     end: int | None = None
@@ -123,10 +122,10 @@ def describe(segment: Segment, bad: BadBatch, offset: int) -> str:
 
 
 def locate(segment: Segment, bad: BadBatch, *, below: int) -> Job[tuple[BadBatch, int]]:
-    """Find the first damage of a segment and the first offset that cannot be read for it.
+    """Find the first damage in a segment and the first offset that it affects.
 
-    Headers alone may have led a reader past a rotten one, so the checksums are asked. `bad` is
-    what the reader met, `below` the offset that no batch of the segment reaches. Raises OSError.
+    Verifies checksums, because headers may have led the reader past an earlier corrupt one. `bad` is what the reader
+    found, `below` an offset that no batch of the segment reaches. Raises OSError.
     """
     offset = segment.base_offset
     batches = began_at = 0
@@ -150,7 +149,7 @@ def save_quarantine(disk: Disk, folder: str, offset: int, why: str) -> None:
 
 
 def quarantined_from(disk: Disk, folder: str) -> int | None:
-    """Return the offset of damage that an earlier start or read has met, 0 if the mark cannot be read."""
+    """Return the offset of damage that an earlier start or read found; 0 if the quarantine file cannot be read."""
     try:
         return int(disk.read_file(f"{folder}/{QUARANTINE_FILE}").split(b"\n")[1])
     except FileNotFoundError:
@@ -164,7 +163,7 @@ def lift_quarantine(disk: Disk, folder: str) -> None:
 
 
 def _claimed_end(segment: Segment, position: int) -> int:
-    """Return where the batch that begins at a position would end, by its own word."""
+    """Return where the batch at a position ends according to its header."""
     content = segment.file.read(HEADER_SIZE, position)
     if len(content) < HEADER_SIZE:
         return position + HEADER_SIZE
@@ -173,7 +172,7 @@ def _claimed_end(segment: Segment, position: int) -> int:
 
 
 def _looks_unwritten(file: File, position: int, end: int) -> bool:
-    """Whether some sector of the damaged bytes holds nothing but zeros, as one that was never written does."""
+    """Return whether some sector of the damaged bytes is all zeros, like one that was never written."""
     at = position
     while at < end:
         block = file.read(min(BLOCK_SIZE - at % _SECTOR_SIZE, end - at), at)
@@ -189,7 +188,7 @@ def _looks_unwritten(file: File, position: int, end: int) -> bool:
 
 
 def _copy_aside(disk: Disk, segment: Segment, position: int, offset: int) -> None:
-    """Copy the end of a segment before it is cut."""
+    """Copy the end of a segment before it is truncated."""
     copy = disk.open(f"{segment.folder}/{file_name(offset, CUT_SUFFIX)}", create=True)
     try:
         for at in range(position, segment.size, BLOCK_SIZE):
@@ -201,7 +200,7 @@ def _copy_aside(disk: Disk, segment: Segment, position: int, offset: int) -> Non
 
 
 def _set_aside_following(disk: Disk, state: Recovered, index: int) -> None:
-    """Take the segments from one on out of the log, but not off the disk."""
+    """Remove the segments from an index on from the log, but keep their files under other names."""
     for segment in state.segments[index:]:
         segment.directory.open_files.forget(segment.path)
         if segment.size:

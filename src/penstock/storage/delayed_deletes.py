@@ -1,7 +1,6 @@
-"""Files that have left a log and are removed after `file.delete.delay.ms`.
+"""Files that were removed from a log and are deleted after `file.delete.delay.ms`.
 
-A slice of one may be on its way to a reader until then. Filled by trim.py and compaction/swap.py, emptied by the
-janitor.
+A response may be reading them until then. Filled by trim.py and compaction/swap.py, emptied by the janitor.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from penstock.ports.disk import Disk
 
 
 class DelayedDeletes:
-    """The renamed files of one log, each with the time when it may go."""
+    """The renamed files of one log, each with the time when it may be deleted."""
 
     __slots__ = ("_disk", "_files")
 
@@ -28,7 +27,7 @@ class DelayedDeletes:
         self._files += ((due_ms, path) for path in paths)
 
     def remove_due(self, now_ms: int) -> None:
-        """Remove the files whose delay is over, off the event loop; what the disk refuses stays for the next time."""
+        """Delete the files whose delay has passed, off the event loop; those that fail are tried again."""
         due = [each for each in self._files if each[0] <= now_ms]
         self._files = [each for each in self._files if each[0] > now_ms]
         for each in due:

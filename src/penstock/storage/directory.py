@@ -1,9 +1,9 @@
-"""One data folder as a device: whether it still works, and which of its files are open.
+"""The state of a data folder: whether it accepts writes, and its open files.
 
-The first failed sync takes the whole folder offline for good (`fail`): the kernel may have
-dropped the pages, so a second try could only pretend. Logs ask `failure` before they
-acknowledge anything. A write that the disk refuses, because it is full for example, makes the folder
-read-only until write_probe.py finds that it takes writes again: logs ask `refusal` before they append.
+The first failed sync takes the whole folder offline (`fail`): the kernel may have dropped the pages, so a second
+attempt could succeed without writing them. Logs check `failure` before they acknowledge anything. A failed write, on a
+full disk for example, makes the folder read-only until write_probe.py finds that it accepts writes again: logs check
+`refusal` before they append.
 """
 
 from collections.abc import Callable
@@ -27,21 +27,21 @@ from typing import Any, Final, TypeVar
 
 from penstock.model.job import Job, finish
 from penstock.ports.disk import Disk, File
-from penstock.storage.reserve import Reserve, is_no_room
+from penstock.storage.reserve import Reserve, is_disk_full
 
 OPEN_FILES_MAX: Final = 256
 _T = TypeVar("_T")
 UNREADABLE: Final = frozenset({EIO, ENOENT, ENXIO, EBADMSG, EUCLEAN, EREMOTEIO})
-"""Errors that say that bytes are lost, not that the process has too many files open."""
+"""Errors that mean lost bytes, unlike too many open files."""
 UNOPENABLE: Final = UNREADABLE | {EACCES, EPERM, EISDIR, ENOTDIR, ELOOP}
-"""Errors that say that a log cannot be opened, now or later, unless somebody repairs something."""
+"""Errors that mean that a log cannot be opened until somebody repairs the file system."""
 _CANNOT_WRITE: Final = frozenset({ENOSPC, EDQUOT, EIO, EROFS})
 
 
 class OpenFiles:
-    """Read handles of inactive segments, the longest unused dropped first.
+    """Read handles of inactive segments; the least recently used is dropped first.
 
-    Handles are dropped and never closed: a slice that waits to be sent keeps its file.
+    Handles are dropped without closing them: a slice that waits to be sent still uses its file.
     """
 
     __slots__ = ("_disk", "_files", "_most")
@@ -65,7 +65,7 @@ class OpenFiles:
 
 
 class LogDirectory:
-    """A data folder that all of its logs share."""
+    """The state of one data folder, shared by all of its logs."""
 
     __slots__ = (
         "disk",
@@ -88,24 +88,24 @@ class LogDirectory:
         self.monotonic = monotonic
         self.failure: OSError | None = None
         self.failed_before = False
-        """Whether the last process here stopped on a failed sync: what the cache shows may not be on disk."""
+        """Whether a sync failed in the previous process: the page cache may show data that is not on disk."""
         self.on_failure: Callable[[OSError], None] = lambda error: None
         self.refusal: OSError | None = None
-        """Why nothing is appended here: the folder is offline, or read-only for now."""
+        """Why appends are rejected: the folder is offline or read-only."""
         self.on_refusal: Callable[[OSError], None] = lambda error: None
         self.reserve: Reserve | None = None
         self.run: Callable[[Job[Any], Callable[[Any, BaseException | None], None]], None] = _run_now
-        """Runs long work of logs: in slices, under a node."""
+        """Runs long jobs of logs; a node runs them in slices."""
         self.open_files = OpenFiles(disk)
         self.read_failures = 0
-        """How many reads of logs have met an I/O error or a file that is too short."""
+        """The number of reads that failed with an I/O error or found a file too short."""
 
     def with_reserve(self, work: Callable[[], _T]) -> _T:
-        """Do what may be done twice, with reserved space if the disk has no other."""
+        """Run repeatable work, using reserved space if the disk is full."""
         return work() if self.reserve is None else self.reserve.with_reserve(work)
 
     def fail(self, error: OSError) -> None:
-        """Take the folder offline. Nothing brings it back but a restart that reads it anew."""
+        """Take the folder offline until the node restarts and recovers it."""
         if self.failure is None:
             self.failure = self.refusal = error
             self.on_failure(error)
@@ -116,7 +116,7 @@ class LogDirectory:
 
     def describe_refusal(self) -> str:
         """Say why nothing is appended here: where, and how much space is needed if the disk is full."""
-        if not is_no_room(self.refusal):
+        if not is_disk_full(self.refusal):
             return f"disk error: {self.path} rejects writes: {self.refusal}"
         try:
             free = _mebibytes(self.disk.space(self.path)[1])
@@ -126,18 +126,18 @@ class LogDirectory:
         return f"disk full: {self.path} has {free} free and needs {needed} to accept writes"
 
     def write_failed(self, error: OSError) -> None:
-        """The disk has refused a write of a log."""
+        """Handle a failed write of a log."""
         if error.errno in _CANNOT_WRITE:
             self.refuse_writes(error)
 
     def refuse_writes(self, error: OSError) -> None:
-        """Append nothing until `accept_writes`."""
+        """Reject appends until `accept_writes`."""
         if self.refusal is None:
             self.refusal = error
             self.on_refusal(error)
 
     def accept_writes(self) -> None:
-        """The folder takes writes again, unless it is offline."""
+        """Accept appends again, unless the folder is offline."""
         self.refusal = self.failure
 
 

@@ -1,7 +1,7 @@
-"""Which leader epoch begins at which offset (`leader-epoch-checkpoint`).
+"""The start offset of each leader epoch (`leader-epoch-checkpoint`).
 
-A pure value with a file: entries rise in both columns. Followers and consumers ask `end_of`
-to find where their log and ours part (KIP-101, KIP-279, KIP-320).
+Entries rise in both columns. Followers and consumers use `end_of` to find where their log diverges from this one
+(KIP-101, KIP-279, KIP-320).
 """
 
 from bisect import bisect_right
@@ -36,14 +36,14 @@ class EpochCache:
         return list(zip(self._epochs, self._offsets, strict=True))
 
     def load(self) -> None:
-        """Read the file; Corruption when it is no list of rising epochs."""
+        """Read the file; raise Corruption if it is not a list of rising epochs."""
         epochs: list[int] = []
         offsets: list[int] = []
         for words in read_entries(self.disk, self._path, columns=2):
             try:
                 epoch, offset = int(words[0]), int(words[1])
             except ValueError:
-                raise Corruption(f"{self._path}: {words[0]!r} is no epoch") from None
+                raise Corruption(f"{self._path}: {words[0]!r} is not an epoch") from None
             if epoch < 0 or offset < 0 or (epochs and (epoch <= epochs[-1] or offset <= offsets[-1])):
                 raise Corruption(f"{self._path}: epochs do not rise")
             epochs.append(epoch)
@@ -53,10 +53,10 @@ class EpochCache:
         self.dirty = False
 
     def assign(self, epoch: int, offset: int) -> None:
-        """Note that the epoch begins at the offset, unless it has begun already."""
+        """Record that an epoch begins at the offset, unless it has begun already."""
         if epoch < 0 or (self._epochs and epoch <= self._epochs[-1]):
             return
-        # Epochs under which nothing was written leave no trace.
+        # Drop epochs without batches.
         while self._offsets and self._offsets[-1] >= offset:
             self._epochs.pop()
             self._offsets.pop()
@@ -65,30 +65,30 @@ class EpochCache:
         self._changed()
 
     def end_of(self, epoch: int, end_offset: int) -> tuple[int, int]:
-        """Return the largest epoch not above the one asked for, and the offset where it ends; (-1, -1) if unknown."""
+        """Return the largest epoch not above the given one and its end offset; (-1, -1) if unknown."""
         if epoch < 0 or not self._epochs or epoch > self._epochs[-1]:
             return NO_EPOCH, NO_OFFSET
         if epoch == self._epochs[-1]:
             return epoch, end_offset
         following = bisect_right(self._epochs, epoch)
-        # Asked for an epoch older than all that is kept: whatever it wrote ended where the first one begins.
+        # An epoch older than all entries ended where the first one begins.
         found = epoch if following == 0 else self._epochs[following - 1]
         return found, self._offsets[following]
 
     def epoch_at(self, offset: int) -> int:
-        """Return the epoch under which the offset was written, -1 if it lies before all of them."""
+        """Return the epoch in which the offset was written, -1 if it is before all of them."""
         slot = bisect_right(self._offsets, offset) - 1
         return self._epochs[slot] if slot >= 0 else NO_EPOCH
 
     def truncate_end(self, offset: int) -> None:
-        """Forget epochs that begin at or after the offset."""
+        """Remove epochs that begin at or after the offset."""
         while self._offsets and self._offsets[-1] >= offset:
             self._epochs.pop()
             self._offsets.pop()
             self._changed()
 
     def truncate_start(self, offset: int) -> None:
-        """Forget epochs that ended before the offset; the one that holds it begins there now."""
+        """Remove epochs that ended before the offset; the one that contains it now begins there."""
         slot = bisect_right(self._offsets, offset) - 1
         if slot > 0 or (slot == 0 and self._offsets[0] < offset):
             del self._epochs[:slot], self._offsets[:slot]
@@ -101,7 +101,7 @@ class EpochCache:
             self._changed()
 
     def replace_file(self) -> None:
-        """Write the file with the next `save`: what it holds cannot be used."""
+        """Write the file with the next `save`, because its current content cannot be used."""
         self.dirty = True
 
     def save(self) -> None:

@@ -1,4 +1,4 @@
-"""Loading the leader epochs of a log: from their file if it agrees with the log, otherwise from the batch headers."""
+"""Recovery of a log's leader epochs: from their file if it matches the log, otherwise from the batch headers."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from penstock.wire.batch import HeaderTuple
 
 
 def load_epochs(epochs: EpochCache, segments: Sequence[Segment], end: int, *, log_start: int) -> None:
-    """Read the epochs below an offset; from the headers if the file is missing or does not match the log.
+    """Load the epochs below an offset; use the headers if the file is missing or does not match the log.
 
     Raises BadBatch, OSError.
     """
@@ -40,7 +40,7 @@ def load_epochs(epochs: EpochCache, segments: Sequence[Segment], end: int, *, lo
 
 
 def _epoch_is_true(segments: Sequence[Segment], epoch: int, offset: int, log_start: int) -> bool:
-    """Whether an epoch begins where it is said to: with a batch of its own, behind one of an older epoch."""
+    """Return whether a batch of the epoch is at the offset, after one of an older epoch."""
     header = _header_at(segments, offset)
     if header is None or header[2] != epoch:
         return False
@@ -51,7 +51,7 @@ def _epoch_is_true(segments: Sequence[Segment], epoch: int, offset: int, log_sta
 
 
 def _none_is_missing(segments: Sequence[Segment], latest: int, end: int) -> bool:
-    """Whether the last epoch before an offset is the latest that is known: rot may have moved one behind the end."""
+    """Return whether the last batch before an offset has the latest epoch; a corrupt entry may lie beyond the end."""
     if end <= segments[0].base_offset:
         return True
     last = _header_at(segments, end - 1)
@@ -59,7 +59,7 @@ def _none_is_missing(segments: Sequence[Segment], latest: int, end: int) -> bool
 
 
 def _header_at(segments: Sequence[Segment], offset: int) -> HeaderTuple | None:
-    """Return the header of the batch that holds an offset or is the first behind it in its segment."""
+    """Return the header of the batch that contains an offset, or of the next one in its segment."""
     slot = max(bisect_right([each.base_offset for each in segments], offset) - 1, 0)
     position = segments[slot].find(offset)
     return None if position is None else segments[slot].header_at(position)

@@ -1,8 +1,8 @@
-"""Group commit: at most one sync under way per log, and all that was written meanwhile shares the next.
+"""Group commit: at most one sync in progress per log; everything written meanwhile shares the next one.
 
-Files are synced in the order in which they were written, so an offset is durable only when
-everything before it is. A failed sync is never tried again: it stops the whole data folder.
-Moves `flushed`, `durable` and, after a write, `end` of log_offsets.py.
+Files are synced in the order in which they were written, so that an offset is durable only when everything before it
+is. A failed sync is never repeated: it takes the whole data folder offline. Moves `flushed`, `durable` and, after a
+write, `end` of log_offsets.py.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Flusher:
-    """Moves a log's flushed offset after its end."""
+    """Syncs one log and advances its flushed offset."""
 
     __slots__ = (
         "_busy",
@@ -52,14 +52,14 @@ class Flusher:
         self._offsets = log.offsets
         self._segments = log.segments
         self.syncs_appends = True
-        """Whether appends become durable by a sync (`flush.mode=fsync`)."""
+        """Whether appends wait for a sync (`flush.mode=fsync`)."""
         self._flush_messages = 0
         self._unflushed_since_ms: int | None = None
         self._on_durable: Callable[[], None] = _nothing
         self._generation = 0
         self._busy = False
         self._stopped = False
-        # Folders with names, and small files, that a power loss could still take back.
+        # Folders with new names, and small files, that a power failure could still undo.
         self._folders: dict[str, None] = {}
         self._files: list[str] = []
         if state.folder_changed or state.list_changed:
@@ -68,45 +68,45 @@ class Flusher:
             self._files.append(state.segment_list.path)
         # Called once those are durable, before anything else is.
         self._on_named: Callable[[], None] | None = None
-        # Closed segments with bytes that are not synced yet, each with the offset behind it.
+        # Closed segments with unsynced bytes, each with its end offset.
         self._rolled: deque[tuple[File, int]] = deque(state.unflushed)
-        # Closed segments whose indexes are not synced yet. Nobody waits for these but the recovery point.
+        # Closed segments whose indexes are not synced yet. Only the recovery point waits for them.
         self._closed: deque[Segment] = deque()
         self._index_syncs = 0
-        # The active segment's file, if it was synced, and its size when that was asked for.
+        # The active segment's file if it was synced, and its size when that sync started.
         self._synced_file: File | None = None
         self._synced_size = 0
-        # Synced segments that the disk has refused to list: they are tried again.
+        # Synced segments that could not be added to the segment list; they are tried again.
         self._unlisted: list[tuple[File, int]] = []
 
     def apply_settings(self, settings: TopicSettings) -> None:
-        """Sync by other rules from the next append on. Without group commit nobody waits for a sync any more."""
+        """Use other settings from the next append on. Without group commit, no request waits for a sync."""
         self.syncs_appends = settings.flush_mode == "fsync"
         self._flush_messages = settings.flush_messages
         if not self.syncs_appends and self._offsets.count_all_durable():
             self._on_durable()
 
     def notify_durable(self, callback: Callable[[], None]) -> None:
-        """Call back whenever more is durable, instead of calling who asked for it before."""
+        """Call back whenever more is durable. Replaces the previous callback."""
         self._on_durable = callback
 
     @property
     def recovery_point(self) -> int:
-        """Return the offset whose segment is the first that a crash makes us read again."""
+        """Return the offset whose segment is the first that recovery scans after a crash."""
         offsets = self._offsets
         point = offsets.flushed
         if self._closed:
-            # A closed segment is not done with before its indexes are synced.
+            # Recovery must scan a closed segment until its indexes are synced.
             return min(point, self._closed[0].base_offset)
         if point == offsets.end and self._log.writer.is_open and self._segments.active.size:
-            # The very end would name the next segment, if one begins there before the next checkpoint.
+            # The log end would select the next segment if one begins there before the next checkpoint.
             return point - 1
         return point
 
-    # What has to be synced
+    # Pending syncs
 
     def appended(self, end: int) -> None:
-        """Move the end behind batches that were written and noted, and have them synced if that is asked for."""
+        """Move the log end past written batches, and start a sync if the settings require one."""
         offsets = self._offsets
         if self.syncs_appends:
             offsets.extend(end)
@@ -118,16 +118,16 @@ class Flusher:
                 self.start()
 
     def add_closed(self, segment: Segment, file: File, end: int) -> None:
-        """Sync a segment that was closed, and its indexes, before anything that follows it."""
+        """Sync a closed segment and its indexes before later segments."""
         self._rolled.append((file, end))
         self._closed.append(segment)
 
     def add_closed_indexes(self, segment: Segment) -> None:
-        """Sync the indexes of a segment whose batches are synced already."""
+        """Sync the indexes of a segment whose batches are already synced."""
         self._closed.append(segment)
 
     def sync_folder_next(self, *paths: str) -> None:
-        """Sync the names in folders before anything else counts as durable."""
+        """Sync folders before anything else counts as durable."""
         self._folders.update(dict.fromkeys(paths))
 
     def sync_names_next(self, *, files: Sequence[str], folders: Sequence[str], on_named: Callable[[], None]) -> None:
@@ -143,7 +143,7 @@ class Flusher:
     # Syncing
 
     def start(self) -> None:
-        """Sync the oldest file that needs it, unless a sync is under way."""
+        """Sync the oldest file that needs it, unless a sync is in progress."""
         log = self._log
         if self._busy or self._stopped or log.directory.failure is not None:
             return
@@ -171,7 +171,7 @@ class Flusher:
             disk.sync_later(file, done)
 
     def start_if_older_than(self, now_ms: int, age_ms: int) -> None:
-        """Start a sync when there has been something to sync for so long (`flush.ms`)."""
+        """Start a sync if there have been unsynced bytes for `age_ms` (`flush.ms`)."""
         if self._offsets.flushed >= self._offsets.end:
             self._unflushed_since_ms = None
         elif self._unflushed_since_ms is None:
@@ -181,7 +181,7 @@ class Flusher:
             self.start()
 
     def sync_indexes(self) -> None:
-        """Sync the indexes of the oldest closed segment. What the disk refuses now is tried again later."""
+        """Sync the indexes of the oldest closed segment. A failed write is tried again later."""
         if self._index_syncs or self._stopped or not self._closed or self._log.directory.failure is not None:
             return
         segment = self._closed[0]
@@ -199,14 +199,14 @@ class Flusher:
             self._closed.remove(segment)
 
     def forget(self, *, from_offset: int = 0) -> None:
-        """Ignore the sync under way, because the log is cut at an offset. Closed segments below it are still synced."""
+        """Ignore the sync in progress, because the log is truncated at an offset. Closed segments below stay queued."""
         self._generation += 1
         self._synced_file = None
         self._rolled = deque(each for each in self._rolled if each[1] <= from_offset)
         self._unlisted = [each for each in self._unlisted if each[1] <= from_offset]
 
     def now(self) -> None:
-        """Sync everything before returning; raises OSError. For closing and other cold paths."""
+        """Sync everything before returning. Raises OSError. For closing and other cold paths."""
         log = self._log
         try:
             self.sync_names()
@@ -225,9 +225,9 @@ class Flusher:
             self._on_durable()
 
     def sync_indexes_now(self) -> None:
-        """Sync the indexes of all closed segments before returning; raises OSError."""
+        """Sync the indexes of all closed segments before returning. Raises OSError."""
         while self._closed:
-            # A full disk is no reason to stop the folder, a failed sync is.
+            # A full disk does not take the folder offline, a failed sync does.
             files = self._closed[0].save_indexes()
             try:
                 for file in files:
@@ -238,7 +238,7 @@ class Flusher:
             self._closed.popleft()
 
     def stop(self) -> None:
-        """Sync nothing any more, and call nobody back."""
+        """Stop syncing, and make no more callbacks."""
         self._on_durable = _nothing
         self.forget()
         self._stopped = True
@@ -258,9 +258,9 @@ class Flusher:
             self._on_named = None
 
     def _list_closed(self, job: tuple[File, int]) -> None:
-        """List a closed segment, now that it is synced; the list is synced before anything behind it counts.
+        """Add a synced segment to the segment list; the list is synced before later offsets count as durable.
 
-        What a full disk refuses is tried again with the next sync.
+        If the disk is full, this is tried again with the next sync.
         """
         log = self._log
         file, end = job

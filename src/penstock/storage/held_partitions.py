@@ -1,7 +1,7 @@
-"""Which partitions a data folder holds (`held-partitions`): what tells a lost folder from a new partition.
+"""The partitions of a data folder (`held-partitions`), to distinguish a lost folder from a new partition.
 
-A table of slots that are rewritten in place, so that a full disk refuses no change of state. The format and the
-meaning of each state stand in docs/internals/damage.md. Called by store.py. Raises OSError.
+A table of slots that are rewritten in place, so that state changes work on a full disk. The format and the meaning of
+each state are in docs/internals/damage.md. Called by store.py. Raises OSError.
 """
 
 from contextlib import suppress
@@ -16,7 +16,7 @@ from penstock.ports.disk import Disk, File
 
 FILE_NAME: Final = "held-partitions"
 BOOT_ID: Final = "boot-id"
-# A slot divides a sector, so a power loss leaves it as it was or as it is to be.
+# The slot size divides the sector size, so a power failure leaves the old or the new content.
 _SLOT: Final = Struct(">B3x16siI4x")
 _CHECKED_SIZE: Final = 24
 
@@ -24,7 +24,7 @@ Key = tuple[UUID, int]
 
 
 class Holding(IntEnum):
-    """What is known of a partition's folder."""
+    """The state of a partition's folder."""
 
     UNKNOWN = 0
     CREATED = 1
@@ -45,16 +45,16 @@ class HeldPartitions:
         self._file: File | None = None
         self._is_dirty = False
         self.is_new = False
-        """Whether there was no file: nothing is known of any partition."""
+        """Whether there was no file, so that nothing is known about any partition."""
         self._load()
         self.is_same_boot = bool(disk.boot_id()) and self._last_boot_id() == disk.boot_id()
-        """Whether the machine has not restarted since the last process had opened its logs."""
+        """Whether the machine has not restarted since the previous process opened its logs."""
 
     def __getitem__(self, key: Key) -> Holding:
         return self._states.get(key, Holding.UNKNOWN)
 
     def note(self, key: Key, state: Holding) -> None:
-        """Write a state down, without a sync. A partition that is UNKNOWN gives its slot back."""
+        """Write a state without a sync. UNKNOWN frees the partition's slot."""
         if self[key] is state:
             return
         slot = self._slots.get(key)
@@ -77,7 +77,7 @@ class HeldPartitions:
             self._slots[key], self._states[key] = slot, state
 
     def sync(self) -> None:
-        """Make everything that was noted durable. Blocks, unless nothing has changed."""
+        """Make all state changes durable. Blocks, unless nothing has changed."""
         if self._is_dirty:
             self._open().sync()
             self._is_dirty = False
@@ -115,10 +115,10 @@ class HeldPartitions:
             else:
                 self._free.append(slot)
 
-    # The machine
+    # Boots of the machine
 
     def note_boot(self) -> None:
-        """Remember that the logs are written under this boot of the machine. It needs no sync: it is for no other."""
+        """Store the boot id of the machine. It needs no sync, because it matters only within the same boot."""
         with suppress(OSError):
             content = self._disk.boot_id().encode()
             file = self._disk.open(f"{self._folder}/{BOOT_ID}", create=True)

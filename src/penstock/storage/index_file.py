@@ -1,7 +1,7 @@
-"""What the two indexes of a segment share: entries in memory that reach their file in bunches.
+"""Base of a segment's index files: entries in memory that are written to the file in groups.
 
-The files are derived from the log. Those of the active segment are not synced; those of
-the others are, before the recovery point passes them, so that they need no second look.
+The files are derived from the log. Those of the active segment are not synced; those of closed segments are synced
+before the recovery point passes them, so that recovery need not check them.
 """
 
 from typing import ClassVar
@@ -12,7 +12,7 @@ from penstock.storage.directory import UNREADABLE
 
 
 class IndexFile:
-    """The saved and the unsaved end of a file of fixed-size entries."""
+    """The saved and unsaved part of a file with fixed-size entries."""
 
     __slots__ = ("_saved_size", "_unsaved", "base_offset", "path")
 
@@ -40,7 +40,7 @@ class IndexFile:
         return content
 
     def _keep(self, count: int) -> None:
-        """Forget the bytes of all but the first entries."""
+        """Drop the bytes of all entries after the first `count`."""
         keep = count * self.entry_size
         if keep < self._saved_size:
             self._saved_size = keep
@@ -52,7 +52,7 @@ class IndexFile:
         return len(self._unsaved)
 
     def save(self, disk: Disk) -> File:
-        """Bring the file up to date; return it, for a sync."""
+        """Write unsaved entries and return the file, for a sync."""
         file = disk.open(self.path, create=True)
         if self._unsaved:
             file.write((bytes(self._unsaved),), self._saved_size)

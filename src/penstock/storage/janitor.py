@@ -1,8 +1,8 @@
-"""Keeping house: retention, delayed deletes, expired producers, checkpoints, flushes by time.
+"""Periodic maintenance: retention, delayed deletes, expired producers, checkpoints, flushes by time.
 
-Driven by one timer. Each round takes the logs in slices, so that ten thousand of them do
-not hold up the event loop. Calls go to log.py and store.py. A log that refuses is left for
-the next round; whoever reads or writes it is told why.
+Driven by one timer. Each round handles the logs in slices, so that ten thousand of them do not block the event loop.
+Calls log.py and store.py. A log that raises StorageError is skipped until the next round; its readers and writers
+receive the error.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ SLICE_S: Final = 0.002
 
 
 class Janitor:
-    """Looks after the logs of one data folder."""
+    """Maintains the logs of one data folder."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Janitor:
         self._timer = self._clock.call_later(0 if self.work() else TICK_S, self._tick)
 
     def work(self) -> bool:
-        """Do what is due, a slice of it; return whether there is more to do at once."""
+        """Run a slice of the due work; return whether more is due now."""
         if self._store.failure is not None:
             return False
         now_ms = self._monotonic_ms()
@@ -93,7 +93,7 @@ class Janitor:
         try:
             self._store.checkpoint_recovery_points()
         except StorageError:
-            # A full disk: the next start scans a little more.
+            # The disk is full: the next start scans a little more.
             return
 
     def _plan_retention(self, now_ms: int) -> None:

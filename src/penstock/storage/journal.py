@@ -1,10 +1,10 @@
-"""One sync for the small tails of many files: the journal of a data folder.
+"""The journal of a data folder: one sync for small appends to many files.
 
-Each log has a file of its own, and a sync costs as much for a hundred bytes as for many thousand. A small tail is
-therefore written once more, into the journal, and the journal is synced: one write and one sync for all who asked
-while the last one ran. Two files take turns: one is erased and written over when all that it names has been synced.
-`redo`, at a start, puts back what a power loss took. `strike` comes before a file is cut, renamed or removed, so
-that nothing comes back that is gone. Formats and states are in docs/internals/journal.md.
+A sync costs as much for a hundred bytes as for many thousand. A small append to a log is therefore written a second
+time, to the journal, and the journal is synced: one write and one sync for all requests that arrived during the last
+sync. Two files take turns: one is erased and reused when all files that it names have been synced. `replay` restores
+what a power failure removed. `invalidate` must be called before a file is truncated, renamed or removed, so that
+replay does not bring it back. Formats and states are in docs/internals/journal.md.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -15,18 +15,18 @@ from typing import Final, NamedTuple
 from penstock.ports.disk import Disk, File
 from penstock.storage.directory import UNOPENABLE
 from penstock.storage.journal_format import ENTRY, GROUP, Entry, Pass, encode_entries, read_pass, seal_group
-from penstock.storage.kept_tails import KeptTails, empty_and_remove, put_back
+from penstock.storage.kept_tails import KeptTails, empty_and_remove, replay_file
 
 Done = Callable[[OSError | None], None]
 
 FILE_NAMES: Final = ("journal.0", "journal.1")
-# Each half. A group for fifty logs has some 10 KB, so they take turns every thousand groups.
+# The size of each half. A group for fifty logs has about 10 KB, so they take turns every thousand groups.
 JOURNAL_SIZE: Final = 8 * 1024 * 1024
-# A longer tail is worth a sync of its own: here it would be written twice.
+# A longer tail is synced directly, because the journal would write it a second time.
 TAIL_SIZE_MAX: Final = 16 * 1024
-# Fewer logs than this are synced side by side: that is as quick, and writes nothing twice.
+# Fewer files than this are synced in parallel: that is as fast, and writes nothing twice.
 GROUP_FILES_LEAST: Final = 8
-# So many small groups in a row are a sign that the crowd has gone.
+# After this many small groups in a row, files are synced directly again.
 SMALL_GROUPS_MAX: Final = 16
 _PASS_MASK: Final = (1 << 64) - 1
 
@@ -39,16 +39,16 @@ class _PendingSync(NamedTuple):
 
 
 class _Use(Enum):
-    """What becomes of a half, in this order; then from the beginning."""
+    """The states of a half, in this cyclic order."""
 
-    FREE = "has no group that a start would read"
-    CURRENT = "is written"
-    FULL = "waits for its files to be synced"
-    ERASED = "waits for its first group to be gone"
+    FREE = "has no group that replay would read"
+    CURRENT = "is being written"
+    FULL = "waits until its files are synced"
+    ERASED = "waits until its first group is durably erased"
 
 
 class _Half:
-    """One of the two files: the paths that its groups name, and those of them that were not synced since."""
+    """One of the two files: the paths that its groups name, and those that have not been synced since."""
 
     __slots__ = ("file", "named", "pass_id", "unsynced", "use")
 
@@ -56,7 +56,7 @@ class _Half:
         self.file = file
         self.use = _Use.FREE
         self.pass_id = 0
-        # By folder, so that a strike need not look at all of them.
+        # By folder, so that `invalidate` need not search all of them.
         self.named: dict[str, set[str]] = {}
         self.unsynced: dict[str, File] = {}
 
@@ -66,14 +66,14 @@ class _Half:
         self.unsynced[path] = file
 
     def named_under(self, path: str) -> Iterable[str]:
-        """The named files that a place is: itself, or those of this folder."""
+        """Return the named files at a path: the file itself, or the files of that folder."""
         found = self.named.get(path)
         if found is not None:
             return found
         return (path,) if path in self.named.get(_folder_of(path), ()) else ()
 
     def forget(self, path: str) -> None:
-        """A start puts nothing back into this file any more."""
+        """Drop a file that replay no longer restores."""
         folder = _folder_of(path)
         files = self.named.get(folder, set())
         files.discard(path)
@@ -82,10 +82,10 @@ class _Half:
 
 
 class Journal:
-    """Vouches for files that are not synced yet.
+    """Makes appends to files durable before the files themselves are synced.
 
-    Each half may grow to `size` bytes, 0 being none at all; it is used when `crowd` files wait for a sync at a time.
-    `secret` is a number that no client can guess.
+    Each half may grow to `size` bytes; 0 disables the journal. It is used when `group_least` files wait for a sync at
+    the same time. `secret` is a number that no client can guess.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Journal:
         self._size = size
         self._group_least = group_least
         self._is_open = size > 0
-        # The half that is written, and the other one; none before the first group.
+        # The current half and the other one; empty before the first group.
         self._halves: list[_Half] = []
         self._kept = KeptTails(disk, folder)
         self._position = 0
@@ -104,18 +104,18 @@ class Journal:
         self._number = 0
         self._waiting: list[_PendingSync] = []
         self._is_syncing = False
-        # Files that are being synced by themselves; and how many groups it takes until others are, too.
+        # The number of direct syncs in progress, and the number of groups until direct syncs are used again.
         self._direct_syncs = 0
         self._groups_left = 0
         self.on_failure: Callable[[OSError], None] = lambda error: None
-        """Called when a sync fails that nobody waits for."""
+        """Called when a sync fails that no caller waits for."""
 
-    # From one process to the next
+    # Start and stop
 
     def replay(self) -> list[str]:
-        """Write what the last process had in the journal to its files; return warnings. Raises OSError.
+        """Restore what the previous process wrote to the journal; return warnings. Raises OSError.
 
-        What cannot be written because of its file alone is kept (`KeptTails`).
+        Entries whose file cannot be opened or written are kept (`KeptTails`).
         """
         kept, notes = self._kept.load()
         passes = sorted((self._read_pass(name) for name in FILE_NAMES), key=lambda one: one.last_number)
@@ -129,26 +129,26 @@ class Journal:
         left: dict[str, list[Entry]] = {}
         for path, entries in tails.items():
             try:
-                notes += put_back(self._disk, self._folder, path, entries)
+                notes += replay_file(self._disk, self._folder, path, entries)
             except OSError as error:
                 if error.errno not in UNOPENABLE:
                     raise
                 left[path] = entries
-                notes.append(f"{path} lacks bytes that only the journal has, and cannot be written: {error}")
+                notes.append(f"cannot restore bytes of {path} that only the journal has, they are kept: {error}")
         if kept or left:
             self._kept.replace(left)
-        # The older pass first: it could restore what the newer one has struck out.
+        # The older pass first, because it could restore files that the newer one invalidates.
         for each in passes:
             empty_and_remove(self._disk, f"{self._folder}/{each.name}")
         return notes
 
     def complete(self, path: str) -> list[str]:
-        """Write what is kept for a file that is about to be opened; return warnings. Raises OSError."""
+        """Write the kept entries of a file that is about to be opened; return warnings. Raises OSError."""
         return self._kept.apply(path)
 
     def close(self) -> None:
-        """Sync all that only the journal vouches for, and leave none behind. Raises OSError."""
-        # A sync may still be under way, and whoever waits for it must not begin another journal.
+        """Sync all files that depend on the journal, and remove it. Raises OSError."""
+        # A sync may still be in progress; its callbacks must not begin another journal.
         self._is_open = False
         waiting, self._waiting = self._waiting, []
         for each in waiting:
@@ -168,7 +168,7 @@ class Journal:
     # Writing
 
     def sync_tail_later(self, file: File, position: int, size: int, done: Done) -> None:
-        """Make bytes durable, the only ones that were written to the file since its last sync."""
+        """Make bytes durable that are the only ones written to the file since its last sync."""
         if size > TAIL_SIZE_MAX or not self._is_open:
             self._disk.sync_later(file, done)
         elif self._groups_left == 0 and self._direct_syncs < self._group_least:
@@ -184,7 +184,7 @@ class Journal:
         done(error)
 
     def _write_group(self) -> None:
-        """Write down what waits. What cannot be written is synced file by file."""
+        """Write the waiting tails as one group; if that fails, sync their files directly."""
         pending = self._next_pending()
         self._groups_left = SMALL_GROUPS_MAX if len(pending) >= self._group_least else max(self._groups_left - 1, 0)
         try:
@@ -194,7 +194,7 @@ class Journal:
             encoded = self._encode(entries)
             half = self._half_with_room(GROUP.size + len(encoded))
             if half is not None:
-                # Named first: even of a write that fails, a start may find all.
+                # Add the names first: replay may find a group completely even if its write failed.
                 for each in pending:
                     half.name(each.file)
                 self._append(half, encoded)
@@ -209,7 +209,7 @@ class Journal:
         self._disk.sync_later(half.file, partial(self._synced, pending))
 
     def _next_pending(self) -> list[_PendingSync]:
-        """Take those who waited longest, as many as a half could hold: a slow disk may gather more."""
+        """Take the oldest waiting syncs, as many as fit into a half; a slow disk may collect more."""
         room, count = self._size - GROUP.size, 0
         for each in self._waiting:
             room -= ENTRY.size + len(each.file.path) + each.size
@@ -231,7 +231,7 @@ class Journal:
             each.done(error)
 
     def _half_with_room(self, size: int) -> _Half | None:
-        """The half for a group of that size; None while neither has room."""
+        """Return the half for a group of that size; None while neither has room."""
         if not self._halves:
             self._open_halves()
         half, other = self._halves
@@ -248,7 +248,7 @@ class Journal:
         return other
 
     def _begin(self, half: _Half) -> None:
-        """Make a half that no start would read anything of the current one."""
+        """Make a free half the current one."""
         self._pass = (self._pass + 1) & _PASS_MASK
         self._position = 0
         half.use = _Use.CURRENT
@@ -258,22 +258,22 @@ class Journal:
         if error is not None:
             self.on_failure(error)
         elif half.pass_id == pass_id:
-            # Otherwise the half is in use again: its file was struck out meanwhile, and may have grown since.
+            # Otherwise the half is in use again: the file was invalidated meanwhile, and may have grown since.
             half.unsynced.pop(path, None)
             self._erase_if_synced(half)
 
     def _erase_if_synced(self, half: _Half) -> None:
-        """Let a start find nothing in a full half, so that it can be written over.
+        """Erase the first group of a full half, so that the half can be overwritten.
 
-        Without that, a power loss in the midst of the next pass's first group could leave the beginning of this one
-        without its end, where a file may have been struck out.
+        Without that, a power failure during the first group of the next pass could leave the beginning of this pass
+        without its end, where a file may have been invalidated.
         """
         if half.use is not _Use.FULL or half.unsynced:
             return
         try:
             half.file.write((bytes(GROUP.size),), 0)
         except OSError:
-            # It stays full; the next group that needs room tries again.
+            # The half stays full; the next group that needs room tries again.
             return
         half.use = _Use.ERASED
         self._disk.sync_later(half.file, partial(self._erased, half, half.pass_id))
@@ -286,7 +286,7 @@ class Journal:
             half.use = _Use.FREE
 
     def _open_halves(self) -> None:
-        """Make the two files. Raises OSError."""
+        """Create the two files. Raises OSError."""
         files = [self._disk.open(f"{self._folder}/{name}", create=True) for name in FILE_NAMES]
         try:
             self._disk.sync_folder(self._folder)
@@ -297,7 +297,7 @@ class Journal:
         self._begin(self._halves[0])
 
     def _encode(self, entries: Iterable[Entry]) -> bytes:
-        """Paths are written down as seen from the folder, which may have moved when they are read."""
+        """Encode entries with paths relative to the data folder, which may have moved when they are read."""
         skipped = len(self._folder) + 1
         return encode_entries(Entry(path[skipped:], position, data) for path, position, data in entries)
 
@@ -307,17 +307,17 @@ class Journal:
         self._number += 1
         self._position += len(group)
 
-    # Striking out
+    # Invalidation
 
     def invalidate(self, *paths: str) -> None:
-        """Let nothing be put back into these files, or into those of these folders. Raises OSError; blocks.
+        """Keep replay from restoring these files, or the files in these folders. Raises OSError; blocks.
 
-        They are synced first: until the caller has done what it is about to do, they are what they were.
+        The files are synced first, because the caller has not changed them yet.
         """
         self._invalidate(paths, self._sync_named)
 
     def forget(self, *paths: str) -> None:
-        """`strike` for files whose bytes nobody wants any more: they are not synced. Raises OSError; blocks."""
+        """Invalidate files that are no longer needed, without syncing them first. Raises OSError; blocks."""
         self._invalidate(frozenset(paths), self._drop_named)
 
     def _invalidate(self, paths: Collection[str], finish_file: Callable[[str], None]) -> None:
@@ -342,7 +342,7 @@ class Journal:
         try:
             self._append(self._halves[0], self._encode(Entry(path, 0, None) for path in paths))
         except OSError:
-            # No room for even that: an empty journal has nothing to put back either, and gives room.
+            # The disk is full. Empty the journal: then it restores nothing either, and frees space.
             self._empty()
             return
         self._halves[0].file.sync()
@@ -361,15 +361,15 @@ class Journal:
             half.unsynced.pop(path, None)
 
     def _empty(self) -> None:
-        """Sync every file that is named, and begin both halves anew. Raises OSError; blocks."""
+        """Sync all named files and reset both halves. Raises OSError; blocks."""
         for path in [path for half in self._halves for path in half.unsynced]:
             self._sync_named(path)
-        # The older one first: what the newer one has struck out, it could bring back.
+        # The older one first, because it could restore files that the newer one invalidates.
         for half in reversed(self._halves):
             half.file.truncate(0)
             half.file.sync()
             half.named.clear()
-            # Of no pass: what is under way for the one that it had is no news any more.
+            # Without a pass id, callbacks of the previous pass are ignored.
             half.use, half.pass_id = _Use.FREE, -1
         self._begin(self._halves[0])
 
@@ -383,9 +383,9 @@ def _folder_of(path: str) -> str:
 
 
 def _gap_notes(passes: Sequence[Pass]) -> list[str]:
-    """What a reader of the node's log should know. A torn end is nothing: nobody was told that it is durable."""
+    """Return messages about missing groups. A torn last group is not reported: nothing in it was acknowledged."""
     return [
-        f"{each.name} lacks a group in between: it is damaged, or power was lost while a file was struck out of it"
+        f"{each.name}: a group is missing; the file is damaged, or power failed while a file was being invalidated"
         for each in passes
         if each.has_gaps
     ]

@@ -1,9 +1,9 @@
-"""The format of a data folder's journal: groups of entries, each the bytes that stand somewhere in some file.
+"""The format of a data folder's journal: groups of entries, each with bytes, their position and their file.
 
-A group is what one sync made durable. Entries are redone in order; one without bytes says that all that was
-written down for its file so far no longer counts. The files are written over from their beginning again and
-again: groups of one *pass* belong together, and what follows the last of them is of an older one. Clients choose
-the bytes in entries, so a pass has a name that nobody can guess, or they could write groups. Pure: bytes in and out.
+One sync makes one group durable. Entries are replayed in order; one without bytes invalidates all earlier entries of
+its file. The files are overwritten from the beginning again and again: the groups of one *pass* belong together, and
+bytes after the last of them come from an older pass. Clients choose the bytes in entries, so the id of a pass is
+unpredictable, or clients could forge groups. Pure: bytes in, bytes out.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ class Entry(NamedTuple):
     path: str
     position: int
     data: bytes | None
-    """None: nothing that was written down for the file before counts any more."""
+    """None invalidates all earlier entries of the file."""
 
 
 class Group(NamedTuple):
@@ -37,7 +37,7 @@ class Group(NamedTuple):
 
 @dataclass(slots=True)
 class Pass:
-    """What one file of a journal holds."""
+    """The content of one journal file."""
 
     name: str
     last_number: int = 0
@@ -54,14 +54,14 @@ def encode_entries(entries: Iterable[Entry]) -> bytes:
 
 
 def seal_group(entries: bytes, *, pass_id: int, number: int) -> bytes:
-    """Put the header before encoded entries."""
+    """Return encoded entries with their group header."""
     checked = GROUP.pack(MAGIC, 0, len(entries), pass_id, number)[_CHECKED_FROM:]
     crc = crc32c(entries, crc32c(checked))
     return b"".join((MAGIC, crc.to_bytes(4, "big"), checked, entries))
 
 
 def read_pass(name: str, content: bytes) -> Pass:
-    """Return the pass that a file begins with: none, if not even its first group was finished."""
+    """Return the pass at the beginning of a file; it is empty if the first group is incomplete."""
     found = Pass(name)
     group = first = _group_at(content, 0)
     while first is not None and group is not None:
@@ -70,7 +70,7 @@ def read_pass(name: str, content: bytes) -> Pass:
         at = group.end
         group = _group_at(content, at, pass_id=first.pass_id)
         if group is None:
-            # The end, most likely. Behind a group that has rotted there are others.
+            # Most likely the end; but if the group is corrupt, others follow it.
             group = _find_group(content, at, pass_id=first.pass_id)
             found.has_gaps |= group is not None
     return found
@@ -86,11 +86,11 @@ def _find_group(content: bytes, at: int, *, pass_id: int) -> Group | None:
 
 
 def _group_at(content: bytes, at: int, *, pass_id: int | None = None) -> Group | None:
-    """Return the group that begins here, None if there is none, or none of that pass."""
+    """Return the group at a position, None if there is none of that pass."""
     if len(content) - at < GROUP.size:
         return None
     magic, crc, size, found_id, number = GROUP.unpack_from(content, at)
-    # The pass comes before the checksum: bytes that look like many long groups would be read over and over.
+    # Compare the pass before the checksum: otherwise bytes that look like many long groups would be read repeatedly.
     if magic != MAGIC or (pass_id is not None and found_id != pass_id):
         return None
     end = at + GROUP.size + size

@@ -1,4 +1,4 @@
-"""The disk of a data folder: the tails of logs are made durable by its journal, everything else goes straight on."""
+"""The disk of a data folder with its journal, which makes small appends durable; other calls pass through."""
 
 import logging
 from collections.abc import Callable
@@ -14,19 +14,19 @@ Done = Callable[[OSError | None], None]
 
 
 def replay(journal: Journal, folder: str, reserve: Reserve) -> None:
-    """Put back what the last process had in the journal. Raises StartupError: without it, records would be missing."""
+    """Replay the journal of the previous process. Raises StartupError, because records would be missing without it."""
     try:
         for note in reserve.with_reserve(journal.replay):
             logger.warning("%s", note)
     except OSError as error:
         raise StartupError(
-            f"{folder} cannot be used: its journal ({', '.join(FILE_NAMES)}) cannot be put back into the logs: "
-            f"{error}. It may hold acknowledged records: do not remove it, but mend that, and start again"
+            f"cannot replay the journal of {folder} ({', '.join(FILE_NAMES)}): {error}. It may contain acknowledged "
+            "records: do not remove it, but fix the cause and start again"
         ) from None
 
 
 class JournaledDisk:
-    """A disk that strikes out of the journal what is about to be another file, or none."""
+    """A disk that invalidates journal entries before their file is truncated, renamed or removed."""
 
     def __init__(self, disk: Disk, journal: Journal) -> None:
         self._disk = disk
@@ -64,7 +64,7 @@ class JournaledDisk:
             logger.warning("%s", note)
         return self._disk.open(path, create=create, writable=writable)
 
-    # Nothing that the journal would have to know of
+    # Calls that do not affect the journal
 
     def sync_later(self, file: File, done: Done) -> None:
         self._disk.sync_later(file, done)

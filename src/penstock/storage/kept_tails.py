@@ -1,8 +1,8 @@
-"""Tails that the journal could not write to their files at a start, kept until it can.
+"""Journal entries that could not be written to their files at startup, kept until they can.
 
-A file that cannot be opened or written at a start must not prevent the node from starting: its log is damaged, and is
-refilled from another replica. But the bytes that only the journal has may be acknowledged, so they stay in
-`journal.unapplied`, and the file is not opened without them. docs/internals/journal.md has the states.
+A file that cannot be opened or written must not prevent the node from starting: its log is damaged, and is copied again
+from another replica. But the bytes that only the journal has may be acknowledged, so they stay in `journal.unapplied`,
+and the file is not opened without them. docs/internals/journal.md has the states.
 """
 
 from collections.abc import Collection, Iterable
@@ -24,7 +24,7 @@ class KeptTails:
         self._tails: dict[str, list[Entry]] = {}
 
     def load(self) -> tuple[list[Entry], list[str]]:
-        """Return what earlier starts have kept, and warnings. Raises OSError."""
+        """Return the entries that earlier starts kept, and warnings. Raises OSError."""
         try:
             content = self._disk.read_file(self._file)
         except FileNotFoundError:
@@ -45,7 +45,7 @@ class KeptTails:
         entries = self._tails.get(relative)
         if entries is None:
             return []
-        notes = put_back(self._disk, self._folder, relative, entries)
+        notes = replay_file(self._disk, self._folder, relative, entries)
         del self._tails[relative]
         self._save()
         return notes
@@ -71,7 +71,7 @@ class KeptTails:
             empty_and_remove(self._disk, self._file)
 
 
-def put_back(disk: Disk, folder: str, path: str, entries: Iterable[Entry]) -> list[str]:
+def replay_file(disk: Disk, folder: str, path: str, entries: Iterable[Entry]) -> list[str]:
     """Write the tails of a file to their positions, and sync it; return warnings. Raises OSError.
 
     A file that does not exist was removed on purpose, or is lost, which the start of its log notices.
@@ -83,7 +83,9 @@ def put_back(disk: Disk, folder: str, path: str, entries: Iterable[Entry]) -> li
     try:
         for _, position, data in entries:
             if position > file.size():
-                notes.append(f"{path} ends before {position}, where the journal has its next bytes: they are left out")
+                notes.append(
+                    f"{path} ends before position {position}, where the journal continues: these bytes are lost"
+                )
                 break
             assert data is not None, "entries before one without data are dropped"
             file.write((data,), position)

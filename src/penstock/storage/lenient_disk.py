@@ -1,8 +1,8 @@
-"""A view of a disk on which nothing fails to be read and nothing is changed: to find out what is left of a log.
+"""A read-only view of a disk that hides read errors, to find out what is left of a log.
 
-Sectors that cannot be read are zeros, so that the batches in them fail their checksums. Segments that cannot be opened,
-and the names in a folder that cannot be listed, are left out: they count as missing. Writes, renames and removals do
-nothing. recovery.py and accept_loss.py use it for logs that cannot be read as they are.
+Unreadable sectors are returned as zeros, so that the batches in them fail their checksums. Segments that cannot be
+opened, and the names in a folder that cannot be listed, count as missing. Writes, renames and removals do nothing.
+recovery.py and accept_loss.py use it for unreadable logs.
 """
 
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ from typing import Final
 from penstock.ports.disk import Buffer, Disk, File
 
 SECTOR_SIZE: Final = 4096
-"""The unit in which an unreadable range is searched for what can be read: that of current disks."""
+"""An unreadable range is read again in this unit, the sector size of current disks."""
 
 
 class LenientFile:
-    """A file whose unreadable sectors are zeros, or no file at all."""
+    """A file whose unreadable sectors are zeros; empty if the file could not be opened."""
 
     def __init__(self, path: str, file: File | None) -> None:
         self.path = path
@@ -68,12 +68,12 @@ class LenientFile:
 
 
 class LenientDisk:
-    """As much of the disk port as a recovery uses."""
+    """The part of the disk port that recovery uses."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self.has_hidden = False
-        """Whether segments, or the names in a folder, were left out."""
+        """Whether any segment or folder listing was hidden."""
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> File:
         try:

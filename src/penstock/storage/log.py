@@ -1,10 +1,10 @@
-"""One partition's log: append, read, and the questions that are asked of it.
+"""One partition's log: append, read, query and truncate.
 
-`Log` is a facade over parts that own one thing each: docs/internals/log.md lists them. `append` is the hot path of
-every produce request: compare the header, take the checksum, patch offset and epoch in place, one write, then indexes
-and producer state, with nothing awaited in between. Recovery is in recovery.py, cutting in trim.py. Refuses: what
-validate.py and producer_state.py refuse, OffsetOutOfRange, RecordListTooLarge, and StorageError for a disk that fails
-or bytes that are damaged.
+`Log` is a facade over parts with one job each, listed in docs/internals/log.md. `append` is the hot path of every
+produce request: check the header, verify the checksum, set offset and epoch in place, write once, then update indexes
+and producer state, without awaiting anything. recovery.py opens logs, trim.py truncates them. Refuses: everything that
+validate.py and producer_state.py refuse, OffsetOutOfRange, RecordListTooLarge, and StorageError for a failed disk or
+damaged records.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _RECORD_SIZE_LEAST: Final = RECORD_SIZE_LEAST
 
 
 class Log:
-    """Batches from `start_offset` up to, not including, `end_offset`; safe on disk below `durable_offset`."""
+    """Batches from `start_offset` up to, not including, `end_offset`; durable below `durable_offset`."""
 
     __slots__ = (
         "__weakref__",
@@ -127,13 +127,13 @@ class Log:
         self.deletes = DelayedDeletes(directory.disk)
         self.checkpoints = LogCheckpoints()
         self.recovery_notes = state.notes
-        """What recovery did, in sentences for the node's log."""
+        """Messages about what recovery did."""
         self.any_aborted = not aborted.none_in(state.segments)
-        """Whether a transaction may have been aborted here: readers ask with every fetch."""
+        """Whether the log may contain aborted transactions; every read_committed fetch checks this."""
         self.is_abandoned = False
         self.truncation_count = 0
-        """How often something was cut from the end: what was read in slices before may be gone."""
-        # Where the log began and ended when it was opened after a clean close.
+        """The number of truncations, so that jobs that read in slices notice one."""
+        # The start and end offset when the log was opened after a clean close.
         self._offsets_at_open: tuple[int, int] | None = None
         self.apply_settings(settings)
 
@@ -151,7 +151,7 @@ class Log:
         known: recovery.LogExpectations = recovery.NO_EXPECTATIONS,
         directory: LogDirectory | None = None,
     ) -> Log:
-        """Open the log in a folder, which is made if it is missing; recovers it unless it was closed cleanly."""
+        """Open the log in a folder, which is created if it is missing; recover it unless it was closed cleanly."""
         directory = directory or LogDirectory(disk, folder.rpartition("/")[0])
         state = recovery.recover(directory, folder, settings, now_ms=clock_wall_ms(), clean=clean, known=known)
         log = cls(directory, folder, topic_partition, topic_id, settings, state, clock_wall_ms)
@@ -164,7 +164,7 @@ class Log:
         return self.rules.settings
 
     def apply_settings(self, settings: TopicSettings) -> None:
-        """Take other settings from the next append on."""
+        """Use other settings from the next append on."""
         self.rules = validate.AppendRules(settings)
         self.writer.apply_settings(settings)
         self.flusher.apply_settings(settings)
@@ -172,7 +172,7 @@ class Log:
     def use_checkpoints(self, checkpoints: LogCheckpoints) -> None:
         self.checkpoints = checkpoints
 
-    # What its parts know. The hot path asks them itself.
+    # Values of the parts. The hot path uses the parts directly.
 
     @property
     def start_offset(self) -> int:
@@ -188,7 +188,7 @@ class Log:
 
     @property
     def recovery_point(self) -> int:
-        """The offset whose segment is the first that a crash makes us read again."""
+        """Return the offset whose segment is the first that recovery scans after a crash."""
         return self.flusher.recovery_point
 
     @property
@@ -197,18 +197,18 @@ class Log:
 
     @property
     def damage(self) -> str | None:
-        """What is damaged, for people; None if nothing is."""
+        """Return a description of the damage for people, None if there is none."""
         return self.quarantine.damage
 
     @property
     def damaged_from(self) -> int | None:
-        """The first offset that is not served, because of damage."""
+        """Return the first offset that is not served because of damage."""
         return self.quarantine.damaged_from
 
     # Writing
 
     def prepare(self, records: memoryview, now_ms: int) -> Job[validate.Prepared]:
-        """What an append that raised Unprepared needs."""
+        """Prepare a batch for which `append` raised Unprepared."""
         return validate.prepare(records, self.settings, now_ms)
 
     def append(
@@ -221,14 +221,14 @@ class Log:
         transaction_verified: VerificationGuard | bool = False,
         prepared: validate.Prepared | None = None,
     ) -> Appended:
-        """Append one batch of a client, giving it its offsets in place.
+        """Append one batch of a client and assign its offsets in place.
 
-        `trusted` is for batches of this node's own (the metadata log, coordinators): only checksum, size
-        and producer epoch are looked at, and control batches pass. A transactional batch needs
-        `transaction_verified` unless its transaction is open here already: what `begin_verification`
-        gave before the coordinator was asked, or True if nothing could happen in between.
-        Unprepared: the batch is good as far as can be told without its records, which `prepare` has to open;
-        append it again with what that returns, `prepared`.
+        `trusted` is for batches that this node creates (the metadata log, coordinators): only checksum, size and
+        producer epoch are checked, and control batches are accepted. A transactional batch needs
+        `transaction_verified` unless its transaction is already open in this partition: the guard that
+        `begin_verification` returned before the request to the coordinator, or True if nothing could happen in
+        between. Raises Unprepared for a batch that is valid as far as can be checked without reading its records:
+        call `prepare`, and append again with its result as `prepared`.
         """
         if self.quarantine.damage is not None or self.directory.refusal is not None:
             self.quarantine.check_append()
@@ -239,8 +239,8 @@ class Log:
                 unpack_header(records)
             )
         except StructError:
-            raise CorruptMessage(f"{size} bytes are too few for a batch") from None
-        # One comparison for the ordinary batch; the rest is sorted out by name.
+            raise CorruptMessage(f"a batch of {size} bytes is smaller than a batch header") from None
+        # One expression accepts ordinary batches; the functions below name the error of the others.
         if (
             length + LOG_OVERHEAD != size
             or magic != MAGIC
@@ -316,37 +316,37 @@ class Log:
     def append_replicated(
         self, records: memoryview, *, now_ms: int, gaps_below: int | None = None, gaps_before_epoch: int = 0
     ) -> Appended:
-        """Append batches that have their offsets and epochs: a follower's, whose leader has judged them.
+        """Append batches that already have offsets and epochs, as a follower does: the leader has validated them.
 
-        From the offset `gaps_below` on compaction has left no gaps, at least among batches of the leader epoch
-        `gaps_before_epoch` and later: offsets have no checksum.
+        Compaction leaves gaps below the offset `gaps_below`, and in batches of earlier epochs than `gaps_before_epoch`.
+        Any other gap is a corrupt base offset, which no checksum covers.
         """
         if self.quarantine.damage is not None or self.directory.refusal is not None:
             self.quarantine.check_append()
         return replicated.append_replicated(self, records, now_ms, gaps_below, gaps_before_epoch)
 
     def begin_epoch(self, epoch: int, offset: int) -> None:
-        """Note the first batch of an epoch. An epoch below the latest changes nothing."""
+        """Record the start offset of an epoch; ignore an epoch that is not newer than the latest."""
         if epoch > self.epochs.latest:
             self.epochs.assign(epoch, offset)
 
     def drop_unwritten_epochs(self) -> None:
-        """This node no longer leads: what it led without writing anything is not part of the log."""
+        """Remove epochs in which this node led without writing anything, when it stops being the leader."""
         self.epochs.truncate_end(self.end_offset)
 
     def save_epochs(self) -> bool:
-        """Save the epochs, which must come before a recovery point behind them; return whether they are on disk."""
+        """Save the epochs, which must be on disk before a later recovery point; return whether they are."""
         with suppress(OSError):
             self.epochs.save()
         return not self.epochs.dirty
 
     def save_snapshot(self) -> None:
-        """Save the state of the producers at the end of the log. A full disk may refuse."""
+        """Save the producer state at the end of the log. Errors of a full disk are ignored."""
         disk, bases = self.directory.disk, self.segments.bases
         snapshots.save_snapshot(disk, self.folder, self.producer_state, self.end_offset, bases)
 
     def note_aborted(self, transaction: EndedTransaction) -> None:
-        """Note a transaction whose abort marker is in the active segment now."""
+        """Record a transaction whose abort marker was written to the active segment."""
         self.segments.active.txn_index.append(transaction)
         self.any_aborted = True
 
@@ -357,15 +357,15 @@ class Log:
     # Reading
 
     def read(self, offset: int, *, max_bytes: int, end: int, at_least_one: bool = True) -> FileSlice | None:
-        """Return what `LogReader.read` returns. The hot path asks the reader itself."""
+        """Call `LogReader.read`. The hot path uses the reader directly."""
         return self.reader.read(offset, max_bytes=max_bytes, end=end, at_least_one=at_least_one)
 
     def aborted_transactions(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Return producer id and first offset of the aborted transactions that reach into a range, by first offset."""
+        """Return producer id and first offset of the aborted transactions that overlap a range, by first offset."""
         return self.quarantine.guard(lambda: aborted.in_range(self, start, end)) if self.any_aborted else []
 
     def aborted_in(self, offset: int, piece: FileSlice) -> list[tuple[int, int]]:
-        """Return the aborted transactions that a reader needs with what `read` gave it for an offset."""
+        """Return the aborted transactions that a consumer needs together with the slice that `read` returned."""
         if not self.any_aborted:
             return []
         slot = self.segments.slot_of(offset)
@@ -377,16 +377,16 @@ class Log:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """The lowest offset of a transaction whose outcome is not final below the high watermark; None without one."""
+        """Return the first offset of the oldest transaction that has not ended below the high watermark, or None."""
         first = self.producer_state.first_unstable_offset
         return first if first is None or first >= self.offsets.start else self.offsets.start
 
     def high_watermark_moved(self, high_watermark: int) -> None:
-        """Count the transactions as ended whose markers nobody can take back any more."""
+        """Finish the transactions whose markers are below the high watermark."""
         self.producer_state.high_watermark_moved(high_watermark)
 
     def lookup_time(self, timestamp: int) -> Job[tuple[int, int, int] | None]:
-        """Find timestamp, offset and epoch of the first record at or after a point in time."""
+        """Find timestamp, offset and epoch of the first record at or after a timestamp."""
         return self.quarantine.guard_job(lambda: lookup.by_time(self, timestamp))
 
     def max_timestamp(self) -> Job[tuple[int, int, int]]:
@@ -400,18 +400,18 @@ class Log:
     def producers(self) -> list[Producer]:
         return list(self.producer_state)
 
-    # Cutting
+    # Truncation
 
     def advance_start(self, offset: int) -> None:
-        """Hide everything before an offset (DeleteRecords); whole segments go with the next clean-up."""
+        """Delete everything before an offset (DeleteRecords); the next retention run removes whole segments."""
         trim.advance_start(self, offset)
 
     def delete_old_segments(self, *, high_watermark: int, now_ms: int) -> int:
-        """Drop whole segments that retention no longer wants; return how many."""
+        """Remove the segments that retention no longer keeps; return how many."""
         return self.quarantine.guard(lambda: trim.delete_old_segments(self, high_watermark, now_ms))
 
     def replace_segments(self, old: Sequence[Segment], new: Segment) -> None:
-        """Let one segment stand for some that follow each other. Slices of the old files stay good."""
+        """Replace adjacent segments by one. Slices of the old files stay valid."""
         self.segments.replace(old, new)
         for segment in old:
             self.flusher.drop(segment)
@@ -419,11 +419,11 @@ class Log:
         self._offsets_at_open = None
 
     def truncate_to(self, offset: int) -> None:
-        """Cut everything from an offset on: a follower whose log has parted from its leader's."""
+        """Remove everything from an offset on, as a follower does whose log diverges from its leader's."""
         self._truncate(lambda: trim.truncate_to(self, offset))
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop everything and begin anew at an offset."""
+        """Remove everything and start at an offset."""
         self._truncate(lambda: trim.truncate_fully_and_start_at(self, offset))
 
     def _truncate(self, cut: Callable[[], None]) -> None:
@@ -432,21 +432,21 @@ class Log:
         self.quarantine.guard(cut)
         self.writer.forget_file()
 
-    # Durability and the end
+    # Durability and closing
 
     def flush(self) -> None:
-        """Make everything durable before returning. Blocks: for cold paths only."""
+        """Make everything durable before returning. Blocks, so for cold paths only."""
         try:
             self.flusher.now()
         except OSError as error:
             raise StorageError(f"{self.folder}: {error}") from error
 
     def close(self, clean: bool = True) -> None:
-        """Leave the folder; a clean close makes everything durable, so that the next open needs no scan."""
+        """Close the log; a clean close makes everything durable, so that the next open needs no scan."""
         if not clean or self.damage is not None or self.directory.failure is not None:
             return
         if self.end_offset == 0 or self.is_untouched():
-            # Nothing ever came, or nothing since the last close: many such logs must not cost many syncs.
+            # The log is empty, or unchanged since it was opened: many such logs must not cost many syncs.
             return
         self.writer.mend_tail()
         self.flush()
@@ -459,7 +459,7 @@ class Log:
         aborted.save_checkpoint(self, closing=True)
 
     def is_untouched(self) -> bool:
-        """Whether the folder is as a clean close left it."""
+        """Return whether the folder is unchanged since the last clean close."""
         return (
             self._offsets_at_open == (self.start_offset, self.end_offset)
             and not self.writer.is_open
@@ -467,7 +467,7 @@ class Log:
         )
 
     def abandon(self) -> None:
-        """Stop writing for good: the partition is deleted. Slices that were handed out stay readable."""
+        """Stop all writes, because the partition is deleted. Slices that were returned stay readable."""
         self.is_abandoned = True
         self.quarantine.refuse_appends(f"{self.folder} is deleted")
         self.flusher.stop()

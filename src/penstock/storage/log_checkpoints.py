@@ -1,4 +1,4 @@
-"""What a log asks of the checkpoints that its data folder keeps for it (knowledge.py, saved_offsets.py)."""
+"""The interface of a log to the checkpoints of its data folder (store_checkpoints.py, saved_offsets.py)."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def _ignore(offset: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogCheckpoints:
-    """Calls from a log to its data folder. Without one there is nothing to write."""
+    """Callbacks from a log to its data folder; by default they do nothing."""
 
     start_moved: Callable[[], None] = _nothing
-    """The start of the log has moved forward."""
+    """Called when the log start offset has moved forward."""
     when_start_saved: Callable[[Callable[[OSError | None], None]], None] = _at_once
-    """Call back once the start is on disk: files before it are removed only then."""
+    """Calls back once the log start offset is durable: only then are files before it removed."""
     truncating: Callable[[int], None] = _ignore
-    """The log is about to be cut at an offset: write its recovery point first."""
+    """Called before the log is truncated at an offset, to write its recovery point first."""

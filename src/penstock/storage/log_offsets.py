@@ -1,29 +1,31 @@
-"""The four offsets of a log: where it starts, what is flushed, what is durable, where it ends.
+"""The four offsets of a log: start, flushed, durable and end.
 
-`LogOffsets` is their only owner. Everybody may read them; they change through its methods, which assert that
-`start <= end` and `flushed <= durable <= end`. The start is not tied to the other two: DeleteRecords may hide records
-that no sync has reached yet. The table of who moves which offset is in docs/internals/log.md.
+`LogOffsets` is their only owner. Any code may read them; they change through its methods, which assert that
+`start <= end` and `flushed <= durable <= end`. The start is independent of the other two: DeleteRecords may delete
+records that are not synced yet. docs/internals/log.md lists what moves each offset.
 """
 
 from __future__ import annotations
 
 
 class LogOffsets:
-    """Batches lie from `start` up to, not including, `end`; those below `durable` are acknowledged as durable."""
+    """The log has batches from `start` up to, not including, `end`; those below `durable` may be acknowledged."""
 
     __slots__ = ("durable", "end", "flushed", "start")
 
     def __init__(self, *, start: int, flushed: int, end: int) -> None:
         self.start = start
         self.flushed = flushed
-        """Everything below was synced by this process or found synced by recovery."""
+        """Everything below was synced by this process, or was on disk at recovery."""
         self.durable = end
         """Like `flushed`, but equal to `end` in a log that does not sync its appends (`flush.mode=os`)."""
         self.end = end
         self._check()
 
     def _check(self) -> None:
-        assert 0 <= self.start <= self.end, f"the log starts at {self.start} and ends at {self.end}"
+        assert 0 <= self.start <= self.end, (
+            f"the log starts at {self.start}, which is not between 0 and its end, {self.end}"
+        )
         assert self.flushed <= self.durable <= self.end, (
             f"flushed up to {self.flushed}, durable up to {self.durable}, written up to {self.end}"
         )
@@ -31,18 +33,18 @@ class LogOffsets:
     # The next three are hot: each asserts what it could break.
 
     def extend(self, end: int) -> None:
-        """Count batches that were written; a sync has to make them durable."""
-        assert end > self.end, f"the log ends at {self.end}, not behind {end}"
+        """Move the end past written batches that are not durable yet."""
+        assert end > self.end, f"the end cannot move from {self.end} to {end}"
         self.end = end
 
     def extend_durably(self, end: int) -> None:
-        """Count batches that were written to a log that does not sync its appends."""
-        assert end > self.end, f"the log ends at {self.end}, not behind {end}"
+        """Move the end past written batches of a log that does not sync its appends."""
+        assert end > self.end, f"the end cannot move from {self.end} to {end}"
         self.end = self.durable = end
 
     def flush_to(self, offset: int) -> bool:
-        """Count everything below an offset as synced; return whether more is durable than before."""
-        assert offset <= self.end, f"the log ends at {self.end}, and {offset} is synced"
+        """Record that everything below an offset is synced; return whether more is durable than before."""
+        assert offset <= self.end, f"offset {offset} cannot be synced: the log ends at {self.end}"
         if offset > self.flushed:
             self.flushed = offset
         if offset <= self.durable:
@@ -51,24 +53,24 @@ class LogOffsets:
         return True
 
     def count_all_durable(self) -> bool:
-        """Stop waiting for syncs, because the log no longer syncs its appends; return whether any was awaited."""
+        """Make everything durable, because the log no longer syncs its appends; return whether anything changed."""
         advanced = self.durable < self.end
         self.durable = self.end
         return advanced
 
     def advance_start(self, offset: int) -> None:
-        """Hide everything before an offset."""
-        assert offset > self.start, f"the start moves from {self.start} back to {offset}"
+        """Delete everything before an offset."""
+        assert offset > self.start, f"the start cannot move from {self.start} back to {offset}"
         self.start = offset
         self._check()
 
     def mark_unflushed_from(self, offset: int) -> None:
-        """Count nothing from an offset on as synced, because the log is about to be cut there."""
+        """Count nothing from an offset on as synced, because the log is about to be truncated there."""
         self.flushed = min(self.flushed, offset)
 
     def truncate(self, end: int, *, flushed: int) -> None:
-        """End the log at an offset. `flushed` is what was synced before the cut began."""
-        assert end <= self.end, f"the log ends at {self.end}, and cannot be cut at {end}"
+        """Truncate the log to an offset. `flushed` is what was synced before the truncation began."""
+        assert end <= self.end, f"the log ends at {self.end} and cannot be truncated to {end}"
         self.end = end
         self.flushed = min(flushed, end)
         self.durable = min(self.durable, end)
@@ -76,10 +78,10 @@ class LogOffsets:
         self._check()
 
     def restart(self, offset: int) -> None:
-        """Begin and end at an offset: the log is empty, and its file name is synced."""
+        """Set all offsets for an empty log whose file name is synced."""
         self.start = self.flushed = self.durable = self.end = offset
 
     def accept_loss(self, *, start: int, end: int) -> None:
-        """Begin and end where the good batches of a damaged log do."""
+        """Set the start and end that remain after the loss of damaged records was accepted."""
         self.start, self.end = start, max(end, self.end)
         self._check()

@@ -1,8 +1,8 @@
-"""Reading a log: which bytes of which file answer a fetch, and what happens when they cannot be read.
+"""Reads of a log: the file slice for a fetch, and the handling of read errors.
 
-`read` is the hot path of every fetch: it finds the segment, the batch and the end of what may be returned, and parses
-no record. The newest batch is kept in memory while followers ask for it. Goes to segment.py, checked_ranges.py for
-bytes that an earlier process wrote, unreadable.py for I/O errors. Refuses: OffsetOutOfRange, StorageError.
+`read` is the hot path of every fetch: it finds the segment, the batch and the end of the slice, and parses no record.
+The newest batch is kept in memory while followers fetch it. Calls segment.py, checked_ranges.py for bytes that an
+earlier process wrote, and unreadable.py for I/O errors. Refuses: OffsetOutOfRange, StorageError.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from penstock.storage.log import Log
 
 KEPT_SIZE_MAX: Final = 4096
-"""A batch up to this size is kept for followers: reading it back would cost them more than the copy."""
+"""A batch up to this size is kept for followers: reading it from the file would cost more than the copy."""
 
 
 class LogReader:
-    """Reads what one log holds."""
+    """Reads one log."""
 
     __slots__ = ("_errors", "_offsets", "_quarantine", "_segments", "keeps_last", "last_batch")
 
@@ -33,22 +33,22 @@ class LogReader:
         self._quarantine = log.quarantine
         self._errors = ReadErrors(log)
         self.keeps_last = False
-        """Whether followers are about to ask for the newest batch."""
+        """Whether followers fetch the newest batch."""
         self.last_batch: tuple[int, int, bytes] | None = None
-        """The newest batch behind its offset and the next, if it is kept."""
+        """The offset, next offset and bytes of the newest batch, if it is kept."""
 
     def read(self, offset: int, *, max_bytes: int, end: int, at_least_one: bool = True) -> FileSlice | None:
-        """Return whole batches from the one that holds the offset on, none of which reaches the offset `end`.
+        """Return whole batches from the one that contains the offset, all below the offset `end`.
 
-        None when there is nothing below `end`, or when not even one batch fits and none must.
+        None if there are no records below `end`, or if the first batch does not fit and `at_least_one` is False.
         """
         offsets, damaged_from = self._offsets, self._quarantine.damaged_from
         log_end = offsets.end
         if offset < offsets.start or offset > log_end:
             if damaged_from is not None and offset > log_end:
-                # Where a damaged log ended is perhaps not known.
+                # The real end of a damaged log may be unknown.
                 self._quarantine.refuse()
-            raise OffsetOutOfRange(f"offset {offset} is outside {offsets.start} to {log_end}")
+            raise OffsetOutOfRange(f"offset {offset} is not between {offsets.start} and {log_end}")
         if end > log_end:
             end = log_end
         if damaged_from is not None:
@@ -83,33 +83,33 @@ class LogReader:
         self._quarantine.refuse_gap(segment, offset, next_offset)
 
     def read_failed(self, piece: FileSlice, error: OSError) -> None:
-        """Learn that what `read` gave could not be read when it was sent."""
+        """Handle a read error while a slice was being sent."""
         self._errors.on_send_error(piece, error)
 
     def recheck(self, offset: int) -> None:
-        """Hold the segment of an offset against its checksums again: somebody has asked twice for what was sent."""
+        """Verify the segment of an offset again, because a follower requested the same records twice."""
         self.last_batch = None
         checked_ranges.recheck(self._segments[self._segments.slot_of(offset)])
 
     # The newest batch
 
     def read_last(self, offset: int) -> bytes | None:
-        """The batch at an offset, if it is the newest and still at hand."""
+        """Return the batch at an offset if it is the newest and kept in memory."""
         kept = self.last_batch
         if kept is None or kept[0] != offset or kept[1] != self._offsets.end:
             return None
         return None if self._quarantine.damaged_from is not None else kept[2]
 
     def keep_last(self, keeps: bool) -> None:
-        """Keep the newest batch at hand for followers, or stop that."""
+        """Start or stop keeping the newest batch in memory."""
         self.keeps_last = keeps
         if not keeps:
             self.last_batch = None
 
     def note_last(self, offset: int, next_offset: int, batch: memoryview) -> None:
-        """Take in the newest batch, if it is small."""
+        """Keep the newest batch, if it is small."""
         self.last_batch = (offset, next_offset, bytes(batch)) if len(batch) <= KEPT_SIZE_MAX else None
 
     def forget_last(self) -> None:
-        """Drop the newest batch: every follower has it, or it was cut."""
+        """Drop the newest batch, because every follower has it or it was truncated."""
         self.last_batch = None

@@ -1,7 +1,7 @@
-"""The segments of one log in memory: which there are, which of them is active, and which holds an offset.
+"""The segments of one log in memory: their order, the active one, and the one that contains an offset.
 
-Owns the order of segments and their base offsets. Files are made by segment_writer.py, cut and deleted by trim.py and
-replaced by compaction/swap.py; each of them changes this list through its methods.
+segment_writer.py creates segments, trim.py truncates and deletes them, compaction/swap.py replaces them; all of them
+change this list through its methods.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class LogSegments(Sequence[Segment]):
     def __init__(self, segments: list[Segment]) -> None:
         self._segments = segments
         self.bases = [each.base_offset for each in segments]
-        """The base offset of each segment, to search in."""
+        """The base offset of each segment, for searches."""
         self.active = segments[-1]
 
     @overload
@@ -47,39 +47,39 @@ class LogSegments(Sequence[Segment]):
         return sum(each.size for each in self._segments)
 
     def slot_of(self, offset: int) -> int:
-        """Return the index of the segment that holds an offset, or of the first if the offset lies before all."""
+        """Return the index of the segment that contains an offset, or of the first if the offset is before all."""
         return max(bisect_right(self.bases, offset) - 1, 0)
 
     def end_of(self, slot: int, log_end: int) -> int:
-        """Return the offset behind a segment: where the next one begins, or the end of the log."""
+        """Return the end offset of a segment: the base offset of the next one, or the end of the log."""
         return self.bases[slot + 1] if slot + 1 < len(self.bases) else log_end
 
     def add(self, segment: Segment) -> None:
         """Make a segment the active one."""
-        assert not self.bases or segment.base_offset > self.bases[-1], "segments follow each other"
+        assert not self.bases or segment.base_offset > self.bases[-1], "base offsets must rise"
         self._segments.append(segment)
         self.bases.append(segment.base_offset)
         self.active = segment
 
     def drop_first(self, count: int) -> None:
-        """Take the oldest segments out of the log."""
+        """Remove the oldest segments."""
         assert count < len(self._segments), "the active segment stays"
         del self._segments[:count]
         del self.bases[:count]
 
     def drop_last(self) -> None:
-        """Take the active segment out of the log; the one before it becomes active."""
+        """Remove the active segment; the one before it becomes active."""
         self._segments.pop()
         self.bases.pop()
         self.active = self._segments[-1]
 
     def restart(self) -> None:
-        """Drop every segment; `add` must follow."""
+        """Remove every segment; `add` must follow."""
         self._segments.clear()
         self.bases.clear()
 
     def replace(self, old: Sequence[Segment], new: Segment) -> None:
-        """Let one segment stand for several adjacent ones."""
+        """Replace adjacent segments by one."""
         slot = self.bases.index(old[0].base_offset)
         assert self._segments[slot : slot + len(old)] == list(old), "the segments are those of the log"
         assert slot + len(old) < len(self._segments), "the active segment is not compacted"

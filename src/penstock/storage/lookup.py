@@ -1,9 +1,8 @@
-"""Finding records by time.
+"""Lookup of records by timestamp.
 
-The segments' largest timestamps say where to look, the time index how far in, headers
-which batch; only that one batch is opened, unless its header lies. All of it is done in slices
-(model/job.py): a segment may have millions of batches, a batch millions of records.
-Raises Damaged where the log is broken.
+Finds the segment by its largest timestamp, the position by the time index and the batch by its header, and decodes the
+records of that batch only, unless its header is wrong. Runs in slices (model/job.py): a segment may have millions of
+batches, a batch millions of records. Raises Damaged if the log is.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def by_time(log: Log, timestamp: int) -> Job[tuple[int, int, int] | None]:
-    """Find timestamp, offset and epoch of the first record at or after a point in time."""
+    """Find timestamp, offset and epoch of the first record at or after a timestamp."""
     for segment in _readable(log):
         try:
             yield from segment.ensure_timed_job()
@@ -80,7 +79,7 @@ def of_max_timestamp(log: Log) -> Job[tuple[int, int, int]]:
 
 
 def _candidates(segment: Segment, start_offset: int) -> Iterable[tuple[int, HeaderTuple]]:
-    """Return the batches among which a segment's largest timestamp is: one, unless that one is hidden."""
+    """Return the batches that may have a segment's largest timestamp: one, unless it is before the log start."""
     if segment.max_timestamp_offset >= start_offset:
         position = segment.find(segment.max_timestamp_offset)
         return () if position is None else ((position, segment.header_at(position)),)
@@ -89,14 +88,14 @@ def _candidates(segment: Segment, start_offset: int) -> Iterable[tuple[int, Head
 
 
 def _readable(log: Log) -> list[Segment]:
-    """Return the segments that hold anything before the damage, if there is any."""
+    """Return the segments with records before the damage; all of them if there is none."""
     if log.damaged_from is None:
         return list(log.segments)
     return [each for each in log.segments if each.base_offset < log.damaged_from]
 
 
 def _start(segment: Segment, timestamp: int) -> Job[int]:
-    """Find a position before which no batch reaches the timestamp, by an entry that was checked."""
+    """Find a position before which all timestamps are lower, from an index entry that is verified."""
     entry = segment.time_index.lookup(timestamp)
     if entry is None:
         return 0
@@ -112,7 +111,7 @@ def _start(segment: Segment, timestamp: int) -> Job[int]:
 def _first_record(
     segment: Segment, position: int, header: HeaderTuple, timestamp: int, start_offset: int
 ) -> Job[tuple[int, int] | None]:
-    """Find timestamp and offset of the batch's first record that is late enough and not hidden."""
+    """Find timestamp and offset of the batch's first record that is late enough and not before the log start."""
     batch = segment.batch_at(position)
     if not crc_ok(batch):
         raise BadBatch(position, f"the batch at offset {header[0]} fails its checksum")

@@ -1,7 +1,7 @@
 """The control batch that ends a transaction in a partition, in Kafka's layout.
 
-One record: the key says abort or commit, the value which coordinator decided. Written by
-`Log.append_marker`, read back by recovery and by followers. Nothing else is a marker.
+It has one record: the key contains abort or commit, the value the epoch of the coordinator. Written by
+marker_append.py, read by recovery and followers. Other control records are not markers.
 """
 
 from struct import Struct
@@ -36,7 +36,7 @@ SIZE: Final = HEADER_SIZE + _RECORD.size
 
 
 class Marker(NamedTuple):
-    """What a marker says."""
+    """The content of a marker."""
 
     commit: bool
     coordinator_epoch: int
@@ -45,7 +45,7 @@ class Marker(NamedTuple):
 def encode_marker(
     *, producer_id: int, producer_epoch: int, commit: bool, coordinator_epoch: int, now_ms: int, broker_time: bool
 ) -> bytearray:
-    """Return a sealed control batch; offset and leader epoch are the log's to give."""
+    """Return a control batch with a valid checksum; the log sets its offset and leader epoch."""
     attributes = TRANSACTIONAL | CONTROL | (LOG_APPEND_TIME if broker_time else 0)
     sealed = _SEALED.pack(attributes, 0, now_ms, now_ms, producer_id, producer_epoch, -1, 1) + _RECORD.pack(
         _LEAD, 0, COMMIT if commit else ABORT, _VALUE_LENGTH, 0, coordinator_epoch, 0
@@ -54,7 +54,7 @@ def encode_marker(
 
 
 def read_marker(batch: Buffer) -> Marker | None:
-    """Return what a control batch says, None if it ends no transaction."""
+    """Return the marker in a control batch, None if it does not end a transaction."""
     if len(batch) == SIZE:
         lead, _, kind, value_length, _, coordinator_epoch, _ = _RECORD.unpack_from(batch, HEADER_SIZE)
         if lead == _LEAD and value_length == _VALUE_LENGTH:

@@ -1,6 +1,6 @@
-"""Ending transactions in a log: control batches of this node's own, and their effect wherever they come from.
+"""Transaction markers: their append on the leader, and their effect on leader and follower.
 
-Goes to producer_state.py, which refuses fenced coordinators and producers, and to segment_writer.py.
+Calls producer_state.py, which refuses fenced coordinators and producers, and segment_writer.py.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def append_marker(
     now_ms: int,
     transaction_version: int = 0,
 ) -> Appended:
-    """End a producer's transaction with a control batch. Without an open transaction it is written all the same."""
+    """End a producer's transaction with a control batch, which is written even if no transaction is open."""
     if log.quarantine.damage is not None or log.directory.refusal is not None:
         log.quarantine.check_append()
     log.producer_state.check_marker(
@@ -63,7 +63,7 @@ def note_marker(
     *,
     transaction_version: int = 0,
 ) -> None:
-    """Note the end of a transaction that is in the active segment now."""
+    """Apply a marker that was written to the active segment."""
     ended = log.producer_state.marker_appended(
         producer_id,
         producer_epoch,

@@ -1,7 +1,6 @@
-"""`meta.properties`: whose data folder this is, as Kafka writes it (version 1).
+"""`meta.properties`: the cluster and node that a data folder belongs to, in Kafka's format (version 1).
 
-Refuses to start (StartupError) on a folder of another cluster or node, and on one that holds
-logs without saying whose they are: nothing is overwritten on a guess.
+Refuses (StartupError) a folder of another cluster or node, and a folder with logs but without this file.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -25,12 +24,12 @@ class MetaProperties:
 
 
 def encode_uuid(value: UUID) -> str:
-    """Spell an id as Kafka does: 22 characters of base64."""
+    """Encode an id like Kafka, in 22 characters of base64."""
     return urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
 
 
 def decode_uuid(text: str) -> UUID:
-    """Read Kafka's spelling of an id; ValueError for anything else."""
+    """Decode an id in Kafka's format; raise ValueError for anything else."""
     return UUID(bytes=urlsafe_b64decode(text + "=="))
 
 
@@ -41,7 +40,7 @@ def parse_properties(content: bytes) -> dict[str, str]:
 
 
 def read_meta(disk: Disk, folder: str) -> MetaProperties | None:
-    """Return what the file says; None if there is none, Corruption if it cannot be read."""
+    """Read the file; return None if it is missing, raise Corruption if it is invalid."""
     path = f"{folder}/{FILE_NAME}"
     try:
         content = disk.read_file(path)
@@ -71,7 +70,7 @@ def write_meta(disk: Disk, folder: str, meta: MetaProperties) -> None:
 def claim_folder(
     disk: Disk, folder: str, *, cluster_id: str | None, node_id: int, entropy: Entropy, in_use: bool
 ) -> MetaProperties:
-    """Return whose folder it is, making it this node's if it is new. `in_use`: it holds logs already."""
+    """Return the properties of a folder; write those of this node if it is new. `in_use`: it already contains logs."""
     try:
         meta = read_meta(disk, folder)
     except Corruption as problem:

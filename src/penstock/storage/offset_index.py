@@ -1,8 +1,7 @@
-"""The sparse map from offsets to positions in one segment (`.index`).
+"""The sparse index from offsets to positions in one segment (`.index`).
 
-An entry holds the last offset of a batch, relative to the segment's base, and the position
-where that batch starts: 4 + 4 bytes, as Kafka writes them. Whoever uses an entry compares
-it with the header it points at: a rotten index is rebuilt, never believed.
+An entry has the last offset of a batch, relative to the segment's base offset, and the position of that batch: 4 + 4
+bytes, in Kafka's format. Every use compares an entry with the header at its position: a corrupt index is rebuilt.
 """
 
 import sys
@@ -36,7 +35,7 @@ class OffsetIndex(IndexFile):
         return len(self.offsets)
 
     def load(self, disk: Disk, *, log_size: int) -> None:
-        """Read the file; Corruption when it cannot be an index of a log of that size."""
+        """Read the file; raise Corruption if it cannot be the index of a segment of that size."""
         numbers = array("i")
         numbers.frombytes(self._read(disk))
         if sys.byteorder == "little":
@@ -56,21 +55,21 @@ class OffsetIndex(IndexFile):
         self._unsaved += ENTRY.pack(relative, position)
 
     def entry(self, slot: int) -> tuple[int, int]:
-        """Return the last offset of the batch, and its position."""
+        """Return the last offset of the entry's batch, and its position."""
         return self.base_offset + self.offsets[slot], self.positions[slot]
 
     def lookup(self, offset: int) -> int:
-        """Return the number of the last entry at or below the offset, -1 for none."""
+        """Return the index of the last entry at or below the offset, -1 if there is none."""
         return bisect_right(self.offsets, offset - self.base_offset) - 1
 
     def last_within(self, position: int, *, end: int) -> int:
-        """Return the last entry that starts at or before the position and lies wholly below the end offset."""
+        """Return the last entry whose batch starts at or before the position and is below the end offset."""
         by_position = bisect_right(self.positions, position)
         by_offset = bisect_left(self.offsets, end - self.base_offset)
         return min(by_position, by_offset) - 1
 
     def truncate(self, position: int) -> None:
-        """Drop the entries of batches that start at or after the position."""
+        """Remove the entries of batches that start at or after the position."""
         count = bisect_left(self.positions, position)
         del self.offsets[count:]
         del self.positions[count:]

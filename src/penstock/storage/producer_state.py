@@ -1,9 +1,8 @@
-"""What a partition remembers of its producers: epoch, sequence, last five batches, open transaction.
+"""The producer state of a partition: epoch, sequence, last five batches and open transaction of each producer.
 
-`check` and `check_marker` decide before anything is written and change nothing; `published`
-and `ended` note what is in the log now, live and in replay alike. Snapshots have Kafka's
-format (version 1); a producer's older batches stand before its newest as entries of the
-same id, which Kafka's reader takes as earlier states of it. Refuses: InvalidProducerEpoch,
+`check` and `check_marker` decide before a write and change nothing; `batch_appended` and `marker_appended` apply what
+was written, live and in replay. Snapshots have Kafka's format (version 1); the older batches of a producer come before
+its newest as entries with the same id, which Kafka reads as earlier states. Refuses: InvalidProducerEpoch,
 OutOfOrderSequence, InvalidTxnState, TransactionCoordinatorFenced.
 """
 
@@ -36,7 +35,7 @@ _ENTRY: Final = Struct(">qhiqiqiq")
 
 
 class WrittenBatch(NamedTuple):
-    """One of the last batches of a producer, enough to answer for it again."""
+    """One of the last batches of a producer, with what is needed to answer a duplicate."""
 
     first_sequence: int
     last_sequence: int
@@ -46,7 +45,7 @@ class WrittenBatch(NamedTuple):
 
 
 class EndedTransaction(NamedTuple):
-    """A transaction that a marker at `last_offset` has ended; `stable_offset` is what no open one holds back."""
+    """A transaction that a marker at `last_offset` ended; every transaction below `stable_offset` had ended by then."""
 
     producer_id: int
     first_offset: int
@@ -75,9 +74,9 @@ class Producer:
         self.epoch = epoch
         self.next_sequence = 0
         self.batches: deque[WrittenBatch] = deque(maxlen=BATCHES_KEPT)
-        # By our own clock: records may carry any timestamp, and a backfill must not lose its state.
+        # The broker's time: records may have any timestamp, and a backfill must not lose its state.
         self.seen_ms = seen_ms
-        # The attribute bit that its next batch must have: a transaction takes no other batches.
+        # The attribute bit that its next batch must have: an open transaction accepts no other batches.
         self.in_transaction = 0
         self.txn_first_offset = -1
         self.coordinator_epoch = -1
@@ -90,16 +89,16 @@ class Producer:
 
     @property
     def last_offset(self) -> int:
-        """The last offset of its newest batch, markers aside."""
+        """Return the last offset of its newest batch, not counting markers."""
         return self.batches[-1].last_offset if self.batches else -1
 
     @property
     def last_timestamp(self) -> int:
-        """The timestamp of what it wrote last, or of the marker behind that."""
+        """Return the timestamp of its newest batch or of a later marker."""
         return self.batches[-1].timestamp if self.last_offset > self.marker_offset else self._marker_timestamp
 
     def wrote(self, first_sequence: int, base_offset: int, last_offset: int, timestamp: int, now_ms: int) -> None:
-        """Note its next batch."""
+        """Record its next batch."""
         if first_sequence < 0:
             last_sequence = first_sequence
         else:
@@ -120,9 +119,9 @@ class ProducerState:
 
     def __init__(self) -> None:
         self.producers: dict[int, Producer] = {}
-        # The producer of each open transaction by its first offset, lowest first.
+        # The producer of each open transaction by first offset, lowest first.
         self.open_transactions: dict[int, int] = {}
-        # Ended transactions whose marker may still be taken back: first offset and the marker's.
+        # Ended transactions whose marker is not below the high watermark yet: first offset and offset of the marker.
         self._ended: dict[int, int] = {}
         self.first_unstable_offset: int | None = None
         """The first offset of a transaction that is open, or whose marker is not below the high watermark."""
@@ -141,7 +140,7 @@ class ProducerState:
         self.first_unstable_offset = None
         self.verifications.clear()
 
-    # Deciding
+    # Checks
 
     def check(
         self,
@@ -154,9 +153,9 @@ class ProducerState:
         verified: VerificationGuard | bool = False,
         in_order: bool = True,
     ) -> WrittenBatch | None:
-        """Return the earlier write of this very batch, or None if it comes next. Refuses everything else.
+        """Return the earlier append of the same batch, or None if the batch is the next one. Refuses everything else.
 
-        `in_order` is False for the batches of a coordinator on this node, which carry no sequence.
+        `in_order` is False for the batches of a coordinator on this node, which have no sequence.
         """
         producer = self.producers.get(producer_id)
         if in_order and producer is not None and epoch == producer.epoch and first_sequence != producer.next_sequence:
@@ -167,24 +166,24 @@ class ProducerState:
             self._check_verified(producer_id, verified)
         if producer is not None and epoch < producer.epoch:
             raise InvalidProducerEpoch(
-                f"producer {producer_id} wrote with epoch {epoch}, and epoch {producer.epoch} has been seen"
+                f"producer {producer_id} has epoch {producer.epoch}, but the batch has epoch {epoch}"
             )
         if in_order:
             self._check_sequence(producer, producer_id, epoch, first_sequence)
         if producer is not None and producer.in_transaction and not transactional:
-            raise InvalidTxnState(f"producer {producer_id} has an open transaction, and the batch is none of it")
+            raise InvalidTxnState(f"producer {producer_id} has an open transaction, but the batch is not transactional")
         return None
 
     def _check_verified(self, producer_id: int, verified: VerificationGuard | bool) -> None:
         if verified is not True and (verified is False or self.verifications.get(producer_id) is not verified):
-            # Also when a marker came between the question to the coordinator and this batch (KIP-890).
+            # Also if a marker arrived between the request to the coordinator and this batch (KIP-890).
             raise InvalidTxnState("the partition is not part of an open transaction of this producer")
 
     def _check_sequence(self, producer: Producer | None, producer_id: int, epoch: int, first_sequence: int) -> None:
         if producer is None or producer.epoch == NO_PRODUCER_EPOCH:
-            # Retention may have taken the state along, and without an epoch there is no order to keep but that of
-            # the batches that wait. Where there is one it suffices: a batch of an earlier transaction that comes
-            # late waits too, and must not keep the batches of the present one out.
+            # Retention may have removed the state, and without an epoch the only order to keep is that of the batches
+            # that wait for the coordinator. With an epoch its sequence suffices: a late batch of an earlier transaction
+            # waits as well, and must not block the batches of the current one.
             verification = self.verifications.get(producer_id)
             if verification is not None:
                 verification.check(first_sequence, is_known=producer is not None and bool(producer.batches))
@@ -192,25 +191,25 @@ class ProducerState:
         expected = producer.next_sequence if epoch == producer.epoch else 0
         if first_sequence != expected:
             raise OutOfOrderSequence(
-                f"producer {producer_id} sent sequence {first_sequence} of epoch {epoch}, and {expected} comes next"
+                f"producer {producer_id} sent sequence {first_sequence} of epoch {epoch}, but {expected} is expected"
             )
 
     def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, *, transaction_version: int) -> None:
-        """Refuse the marker of a producer or of a coordinator that was replaced."""
+        """Refuse the marker of a fenced producer or coordinator."""
         producer = self.producers.get(producer_id)
         if producer is None:
             return
-        # Version 2 ends each transaction with the next epoch. The present one is a repeated marker, unless
-        # a transaction is open; the last epoch there is has none above it.
+        # Version 2 ends each transaction with the next epoch. A marker with the current epoch is a repetition, unless a
+        # transaction is open; the highest possible epoch has no next one.
         repeated = epoch == producer.epoch and (not producer.in_transaction or epoch == EPOCH_MAX)
         if epoch < producer.epoch or (transaction_version >= 2 and epoch == producer.epoch and not repeated):
             raise InvalidProducerEpoch(
-                f"a marker of producer {producer_id} has epoch {epoch}, and epoch {producer.epoch} has been seen"
+                f"producer {producer_id} has epoch {producer.epoch}, but the marker has epoch {epoch}"
             )
         if coordinator_epoch < producer.coordinator_epoch:
             raise TransactionCoordinatorFenced(
-                f"a marker of producer {producer_id} comes from coordinator epoch {coordinator_epoch}, "
-                f"and {producer.coordinator_epoch} has been seen"
+                f"the marker of producer {producer_id} has coordinator epoch {coordinator_epoch}, "
+                f"but {producer.coordinator_epoch} has been seen"
             )
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
@@ -220,7 +219,7 @@ class ProducerState:
     def begin_verification(
         self, producer_id: int, epoch: int, first_sequence: int, *, starts_at_zero: bool
     ) -> VerificationGuard | None:
-        """Note that the coordinator is asked about a producer; None if its transaction is open here already."""
+        """Record a verification request for a producer; return None if its transaction is already open."""
         if self.has_open_transaction(producer_id, epoch):
             return None
         verification = self.verifications.get(producer_id)
@@ -232,7 +231,7 @@ class ProducerState:
             verification.add(epoch, first_sequence)
         return verification
 
-    # Noting
+    # Updates
 
     def batch_appended(
         self,
@@ -245,7 +244,7 @@ class ProducerState:
         now_ms: int,
         transactional: int = 0,
     ) -> None:
-        """Note a batch that is in the log now; `transactional` is that bit of its attributes."""
+        """Apply an appended batch; `transactional` is that bit of its attributes."""
         producer = self.producers.get(producer_id)
         if producer is None:
             producer = self.producers[producer_id] = Producer(producer_id, epoch, now_ms)
@@ -277,10 +276,10 @@ class ProducerState:
         is_final: bool,
         transaction_version: int = 0,
     ) -> EndedTransaction | None:
-        """Note a marker that is in the log now; return the transaction that it has ended, if there was one.
+        """Apply an appended marker; return the transaction that it ended, if there was one.
 
-        Until it is final, below the high watermark, the transaction still counts as unstable. `transaction_version`
-        is 0 where it is not known: batches do not say.
+        Unless `is_final`, the transaction counts as unstable until the marker is below the high watermark.
+        `transaction_version` is 0 if it is unknown: batches do not contain it.
         """
         producer = self.producers.get(producer_id)
         if producer is None:
@@ -293,8 +292,8 @@ class ProducerState:
         producer.seen_ms = now_ms
         verification = self.verifications.get(producer_id)
         if verification is not None and (transaction_version < 2 or verification.epoch < epoch):
-            # Version 2 ends a transaction with the next epoch. Whoever waits with that one has been told of the end
-            # before this marker came, and has begun the next transaction.
+            # Version 2 ends a transaction with the next epoch. A producer that waits with that epoch learned of the end
+            # before this marker arrived, and has begun the next transaction.
             del self.verifications[producer_id]
         if not producer.in_transaction:
             return None
@@ -310,7 +309,7 @@ class ProducerState:
     # Stability
 
     def high_watermark_moved(self, high_watermark: int) -> None:
-        """Let go of the ended transactions whose marker is below the mark."""
+        """Drop the ended transactions whose marker is below the high watermark."""
         if self._ended:
             for first_offset, last_offset in list(self._ended.items()):
                 if last_offset < high_watermark:
@@ -323,7 +322,7 @@ class ProducerState:
         self.first_unstable_offset = min(candidates, default=None)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers that have written nothing for so long and have no open transaction; return how many."""
+        """Remove producers without a write for this long and without an open transaction; return how many."""
         expired = [
             each.producer_id for each in self if now_ms - each.seen_ms > expiration_ms and not each.in_transaction
         ]
@@ -338,25 +337,25 @@ class ProducerState:
     # Snapshots
 
     def encode(self) -> bytes:
-        """Return a snapshot as Kafka's `.snapshot` files hold it."""
+        """Return a snapshot in the format of Kafka's `.snapshot` files."""
         entries = [entry for producer in self for entry in _entries(producer)]
         body = _COUNT.pack(len(entries)) + b"".join(entries)
         return _PREFIX.pack(SNAPSHOT_VERSION, crc32c(body)) + body
 
     def decode(self, content: bytes, now_ms: int) -> None:
-        """Replace everything by a snapshot; Corruption when it is damaged or unknown."""
+        """Replace the state by a snapshot; raise Corruption if it is damaged or has an unknown version."""
         try:
             version, crc = _PREFIX.unpack_from(content)
             count = _COUNT.unpack_from(content, _PREFIX.size)[0]
         except StructError:
-            raise Corruption(f"a producer snapshot of {len(content)} bytes") from None
+            raise Corruption(f"the producer snapshot has only {len(content)} bytes") from None
         body = memoryview(content)[_PREFIX.size :]
         if version != SNAPSHOT_VERSION or crc != crc32c(body) or len(body) != _COUNT.size + count * _ENTRY.size:
             raise Corruption("the producer snapshot fails its checks")
         self.clear()
         for entry in _ENTRY.iter_unpack(body[_COUNT.size :]):
             self._take_entry(entry, now_ms)
-        # Entries come by producer, transactions by their first offsets.
+        # Entries are ordered by producer, transactions by first offset.
         for producer in sorted(self, key=lambda each: each.txn_first_offset):
             if producer.txn_first_offset >= 0:
                 self._open(producer, producer.txn_first_offset)
@@ -372,19 +371,19 @@ class ProducerState:
         producer = self.producers[producer_id]
         producer.txn_first_offset = txn_first_offset
         if timestamp != producer.last_timestamp or coordinator_epoch >= 0:
-            # Where the marker stands is not kept: somewhere behind the batch, unless a transaction goes on.
+            # The offset of the marker is not stored: it is after the batch, unless a transaction is open.
             behind = -1 if txn_first_offset >= 0 and last_offset >= 0 else last_offset + 1
             producer.set_marker(behind, timestamp, coordinator_epoch)
 
 
 def _entries(producer: Producer) -> Iterator[bytes]:
-    """Yield the entries of one producer, oldest batch first; the last one is what Kafka goes by."""
+    """Yield the entries of one producer, oldest batch first; Kafka uses the last one."""
     batches = [*producer.batches]
     for batch in batches[:-1]:
         yield _entry(producer, batch, batch.timestamp, -1, -1)
     newest = batches[-1] if batches else WrittenBatch(-1, -1, -1, -1, -1)
     if batches and newest.timestamp != producer.last_timestamp:
-        # The marker's time stands in the last entry, so the batch keeps its own in another.
+        # The last entry has the timestamp of the marker, so another one keeps that of the batch.
         yield _entry(producer, newest, newest.timestamp, -1, -1)
     yield _entry(producer, newest, producer.last_timestamp, producer.coordinator_epoch, producer.txn_first_offset)
 

@@ -1,8 +1,8 @@
-"""What is damaged in a log, and what is refused because of it.
+"""The damage of a log, and the errors that it causes.
 
-`Quarantine` owns `damage` and `damaged_from`: reads stop before the damage and appends are refused, nothing is cut.
-A mark in the partition's folder makes every later start look again (damage.py). Log.py asks it before it writes and
-has it turn what a disk refuses into errors for clients. Refuses: StorageError.
+`Quarantine` owns `damage` and `damaged_from`: reads stop before the damage, appends are rejected, and nothing is
+truncated. A file in the partition's folder makes every later start check again (damage.py). log.py calls it before
+writes, and to turn disk errors into errors for clients. Refuses: StorageError.
 """
 
 from __future__ import annotations
@@ -29,34 +29,34 @@ _T = TypeVar("_T")
 
 
 class Quarantine:
-    """The damage of one log, if it has any."""
+    """The damage of one log, if there is any."""
 
     __slots__ = ("_log", "_may_use_reserve", "damage", "damaged_from", "is_provisional")
 
     def __init__(self, log: Log, state: Recovered) -> None:
         self._log = log
         self.damage = state.damage
-        """What is damaged, for people; no records are taken then."""
+        """A description for people; None if appends are accepted."""
         self.damaged_from = state.damaged_from
         """The first offset that is not served."""
         self.is_provisional = state.is_provisional
-        """Whether its files could not all be read when it was opened, so that it is damaged until they can be."""
+        """Whether some files could not be read when the log was opened; it counts as damaged until they can be."""
         self._may_use_reserve = False
 
-    # Entering and leaving
+    # Begin and end
 
     def begin(self, offset: int, why: str, *, is_final: bool = True) -> None:
-        """Serve nothing from an offset on, and take no records: something there is missing or cannot be read."""
+        """Stop serving records from an offset on and reject appends: records there are missing or unreadable."""
         if self.damaged_from is None or offset < self.damaged_from:
             self.damaged_from = offset
             self.damage = why
             log = self._log
-            logger.error("%s is quarantined from offset %d on: %s", log.topic_partition, offset, why)
+            logger.error("%s is quarantined from offset %d: %s", log.topic_partition, offset, why)
             if is_final:
                 damage.save_quarantine(log.directory.disk, log.folder, offset, why)
 
     def lift(self) -> None:
-        """Serve everything and take records again: what could not be read can be read."""
+        """Serve all records and accept appends again, because the unreadable ones are readable."""
         log = self._log
         logger.info("%s can be read again; its quarantine is lifted", log.topic_partition)
         self.damage = self.damaged_from = None
@@ -64,17 +64,17 @@ class Quarantine:
             damage.lift_quarantine(log.directory.disk, log.folder)
 
     def refuse_appends(self, why: str) -> None:
-        """Take no records any more, and serve what is there."""
+        """Reject appends, but serve all records."""
         self.damage = why
 
     def use_reserve(self) -> None:
-        """Let appends use the reserved space of a full disk: those to the metadata log."""
+        """Let appends use the reserved space of a full disk, for the metadata log."""
         self._may_use_reserve = True
 
-    # Refusing
+    # Errors
 
     def check_append(self) -> None:
-        """Refuse to append to a damaged log or in a folder that takes no writes, unless there is a reserve for it."""
+        """Reject an append to a damaged log or in a folder that accepts no writes, unless it may use the reserve."""
         if self.damage is not None or self._log.directory.failure is not None or not self._may_use_reserve:
             self.refuse()
 
@@ -84,9 +84,9 @@ class Quarantine:
         raise StorageError(self.damage or f"{directory.path} is {state}: {directory.refusal}")
 
     def refuse_damage(self, segment: Segment, bad: BadBatch) -> NoReturn:
-        """Quarantine the log from the damage on: nothing is cut, nothing behind it is served.
+        """Quarantine the log from the damage on: nothing is truncated, and nothing after it is served.
 
-        While it is not known where the damage of a large segment begins, nothing of that segment is served.
+        Until it is known where the damage of a large segment begins, no record of that segment is served.
         """
         log = self._log
         segments = log.segments
@@ -99,7 +99,7 @@ class Quarantine:
             self.begin(offset, damage.describe(segment, bad, offset))
         else:
             if self.damaged_from is None or segment.base_offset < self.damaged_from:
-                why = f"{segment.path} is damaged at position {bad.position}: {bad.why}; its beginning is being located"
+                why = f"{segment.path} is damaged at position {bad.position}: {bad.why}; searching for its beginning"
                 self.begin(segment.base_offset, why, is_final=False)
                 log.directory.run(job, partial(self._located, segment, self.damage))
         self.refuse()
@@ -107,7 +107,7 @@ class Quarantine:
     def _located(
         self, segment: Segment, said: str | None, found: tuple[BadBatch, int] | None, error: BaseException | None
     ) -> None:
-        """Quarantine no more than what is damaged, unless something else has been met meanwhile."""
+        """Limit the quarantine to the damaged part, unless other damage was found meanwhile."""
         if found is None or self.damage != said or segment not in self._log.segments:
             return
         bad, offset = found
@@ -115,14 +115,14 @@ class Quarantine:
         self.begin(offset, damage.describe(segment, bad, offset))
 
     def refuse_gap(self, segment: Segment, offset: int, next_offset: int) -> NoReturn:
-        """Quarantine the log from an offset on that no batch holds: even compaction keeps the end of every segment."""
-        self.begin(offset, f"{segment.path} ends before offset {offset}, and {next_offset} must follow it")
+        """Quarantine the log from an offset that no batch contains: even compaction keeps the end of every segment."""
+        self.begin(offset, f"{segment.path} ends before offset {offset}, but must end at {next_offset}")
         self.refuse()
 
-    # Work with the files
+    # File access
 
     def guard(self, work: Callable[[], _T]) -> _T:
-        """Do something with the files; what the disk refuses or the bytes belie is StorageError."""
+        """Run work on the files; turn disk errors and damage into StorageError."""
         try:
             return work()
         except Damaged as found:
@@ -131,7 +131,7 @@ class Quarantine:
             raise StorageError(f"{self._log.folder}: {error}") from error
 
     def guard_job(self, start: Callable[[], Job[_T]]) -> Job[_T]:
-        """Like `guard`, for what is read in slices: the log may be cut, cleaned or closed in between."""
+        """Run a job like `guard`; start again if the log was truncated or compacted between its slices."""
         log = self._log
         while True:
             truncation_count, segments = log.truncation_count, list(log.segments)

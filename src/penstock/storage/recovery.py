@@ -1,10 +1,9 @@
-"""From files to a log: what a start finds in a partition's folder.
+"""Recovery of a log from the files in its partition folder.
 
-The segments are compared with those that the log is known to have (continuity.py). After a
-clean close a few headers at the end are enough. Otherwise everything from the segment with
-the recovery point on is read with checksums, and its indexes, epochs and producer state are
-rebuilt. Where the bytes stop being batches, damage.py says whether that is a torn tail, which
-is cut, or rot, which is kept, reported and never served.
+The segments are compared with those that the log is known to have (continuity.py). After a clean close, a few headers
+at the end suffice. Otherwise everything from the segment with the recovery point on is read with checksums, and
+indexes, epochs and producer state are rebuilt. At the first invalid bytes damage.py decides whether they are a torn
+tail, which is truncated, or corruption, which is kept, reported and never served.
 """
 
 from bisect import bisect_right
@@ -37,7 +36,7 @@ _LEFTOVERS = (".deleted", ".tmp", ".cleaned", ".swap")
 
 @dataclass(slots=True)
 class Recovered:
-    """Everything that a log starts with."""
+    """The recovered state of a log."""
 
     segments: list[Segment]
     epochs: EpochCache
@@ -49,7 +48,7 @@ class Recovered:
     damage: str | None = None
     damaged_from: int | None = None
     is_provisional: bool = False
-    """Whether the files could not all be read, so that the log is damaged until they can be."""
+    """Whether some files could not be read, so that the log counts as damaged until they can be."""
     notes: list[str] = field(default_factory=list)
     folder_changed: bool = False
     unflushed: list[tuple[File, int]] = field(default_factory=list)
@@ -58,14 +57,14 @@ class Recovered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogExpectations:
-    """What the data folder knows of a log that it is about to open."""
+    """What the checkpoints of the data folder say about a log."""
 
     recovery_point: int = 0
     log_start: int = 0
     least_end: int = 0
-    """An offset that the log is known to have reached, by its high watermark."""
+    """An offset that the log had reached, according to its high watermark."""
     held: bool = False
-    """Whether the log is known to have had a segment, with records in it."""
+    """Whether the log is known to have had a segment with records."""
 
 
 NO_EXPECTATIONS = LogExpectations()
@@ -73,7 +72,7 @@ NO_EXPECTATIONS = LogExpectations()
 
 @dataclass(slots=True)
 class _Plan:
-    """What recovery is told, and what it finds out on the way."""
+    """The input of a recovery, and what it has found so far."""
 
     directory: LogDirectory
     folder: str
@@ -83,14 +82,14 @@ class _Plan:
     recovery_point: int
     log_start: int
     known_end: int
-    """The log is known to have reached this offset."""
+    """The log had reached this offset."""
     state: Recovered
     quarantined_from: int | None = None
     loss: Loss | None = None
 
     @property
     def cut_from(self) -> int:
-        """Below this offset nothing is cut, whatever it looks like: all of a log that is known to be damaged."""
+        """Return the offset below which nothing is truncated; a log that is known to be damaged is never truncated."""
         return self.known_end if self.quarantined_from is None and self.loss is None else OFFSET_MAX
 
     @property
@@ -101,7 +100,7 @@ class _Plan:
 def recover(
     directory: LogDirectory, folder: str, settings: TopicSettings, *, now_ms: int, clean: bool, known: LogExpectations
 ) -> Recovered:
-    """Return the state of the log in a folder, which is made if it is missing. Raises OSError."""
+    """Recover the log in a folder, which is created if it is missing. Raises OSError."""
     disk = directory.disk
     disk.make_folder(folder)
     segment_list = SegmentList(disk, folder)
@@ -139,9 +138,9 @@ def recover(
 def recover_unreadable(
     directory: LogDirectory, folder: str, settings: TopicSettings, *, now_ms: int, known: LogExpectations, why: str
 ) -> Recovered | None:
-    """Return the state of a log that `recover` could not read, always damaged; nothing on disk is changed.
+    """Return the state of a log that `recover` could not read, as damaged. Changes nothing on disk.
 
-    None for a log that had no records.
+    Returns None for a log that had no records.
     """
     lenient = LenientDisk(directory.disk)
     view = LogDirectory(cast(Disk, lenient), directory.path)
@@ -153,14 +152,14 @@ def recover_unreadable(
     state = Recovered(segments, EpochCache(view.disk, folder), ProducerState(), segment_list)
     known = replace(known, held=known.held or lenient.has_hidden)
     plan = _plan(view, folder, settings, now_ms, False, known, state)
-    # Nothing is cut, as if an earlier start had met damage.
+    # Truncate nothing, as if an earlier start had found damage.
     marked = damage.quarantined_from(view.disk, folder)
     plan.quarantined_from = OFFSET_MAX if marked is None else marked
     if state.segments:
         lost_from = OFFSET_MAX if plan.loss is None else plan.loss.offset
         _scan(plan, min(lost_from, plan.quarantined_from, known.recovery_point))
         if state.damage is None:
-            # What could not be read is no record, but nobody can say that it does not matter.
+            # All records could be read, but the unreadable files may matter nevertheless.
             state.damaged_from = state.end_offset
         state.damage = f"{state.damage} ({why})" if state.damage else why
         _set_start(plan)
@@ -189,10 +188,10 @@ def _plan(
 ) -> _Plan:
     segment_list = state.segment_list
     if segment_list.may_be_empty:
-        # Nothing is written to a log that restarts before the list says that it begins: every segment is an old one.
+        # The log was being emptied. Nothing is written before the list has the new start, so all segments are old.
         _remove_segments(directory, state, list(state.segments))
     start = max(known.log_start, segment_list.begins_at or 0)
-    # A power loss may have undone the deletion of some of them, and not of others.
+    # A power failure may have undone the deletion of some segments but not of others.
     deleted = [segment for segment, following in pairwise(state.segments) if following.base_offset <= start]
     _remove_segments(directory, state, deleted)
     loss = first_loss(
@@ -209,7 +208,7 @@ def _plan(
 
 
 def _remove_segments(directory: LogDirectory, state: Recovered, segments: Sequence[Segment]) -> None:
-    """Finish what was begun before the node stopped: the deletion of segments, or the emptying of a log."""
+    """Remove segments whose deletion was interrupted when the node stopped."""
     for segment in segments:
         state.segments.remove(segment)
         directory.open_files.forget(segment.path)
@@ -218,7 +217,7 @@ def _remove_segments(directory: LogDirectory, state: Recovered, segments: Sequen
 
 
 def _describe_lost_log(plan: _Plan) -> None:
-    """Describe a log whose segments are all missing. Its files are not made again: they would look like a new log."""
+    """Set the state of a log without any segment. No file is created, because it would look like a new log."""
     state = plan.state
     assert plan.loss is not None, "segments are missing"
     state.segments.append(
@@ -239,19 +238,19 @@ def _describe_lost_log(plan: _Plan) -> None:
 
 
 def _set_start(plan: _Plan) -> None:
-    """Say where the log begins. A damaged one begins where it always did: what is missing there was not deleted."""
+    """Set the log start. That of a damaged log does not move: its missing records were not deleted."""
     state, log_start = plan.state, plan.log_start
     first = state.segments[0].base_offset if state.damage is None else state.damaged_from or 0
     state.start_offset = min(max(log_start, min(first, state.segments[0].base_offset)), state.end_offset)
     state.epochs.truncate_end(state.end_offset)
     state.epochs.truncate_start(state.start_offset)
     with suppress(OSError):
-        # A full disk: they stay unsaved, and no recovery point is written before they are.
+        # The disk is full. The epochs stay unsaved, and no recovery point is written before they are saved.
         state.epochs.save()
 
 
 def _list_segments(plan: _Plan) -> None:
-    """List what is not listed yet. A disk that refuses leaves the list as it is: the next start looks again."""
+    """Add missing segments to the segment list. If the disk is full, the next start tries again."""
     state, segment_list = plan.state, plan.state.segment_list
     unflushed = {end for _, end in state.unflushed}
     begins = state.segments[0].base_offset
@@ -278,7 +277,7 @@ def _list_segments(plan: _Plan) -> None:
 
 
 def _find_segments(directory: LogDirectory, folder: str, settings: TopicSettings, now_ms: int) -> list[Segment]:
-    """Return the segments that are there, oldest first, and sweep what an interrupted change left behind."""
+    """Return the segments in the folder, oldest first, and remove what interrupted operations left."""
     disk = directory.disk
     segments: list[Segment] = []
     indexes: list[str] = []
@@ -329,13 +328,13 @@ def _create_first_segment(plan: _Plan, offset: int) -> None:
 
 
 def _restart_at(plan: _Plan, offset: int) -> None:
-    """Begin anew at a start that lies beyond the end: what is left was deleted by a client."""
+    """Restart at a log start that is after the log end: a client deleted the remaining records."""
     for segment in plan.state.segments:
         plan.directory.open_files.forget(segment.path)
         for path in segment.paths():
             plan.disk.remove(path)
     plan.state.segments.clear()
-    plan.state.notes.append(f"everything before the log's start at {offset} is gone, and nothing follows it")
+    plan.state.notes.append(f"{plan.folder}: removed all records, because the log starts at offset {offset}")
     _create_first_segment(plan, offset)
     plan.state.producers.clear()
     plan.state.unflushed.clear()
@@ -343,7 +342,7 @@ def _restart_at(plan: _Plan, offset: int) -> None:
 
 
 def _load_clean(plan: _Plan) -> bool:
-    """Take a log that was closed cleanly by its last headers; False if they do not bear that out."""
+    """Load a cleanly closed log from its last headers; return False if they contradict the checkpoints."""
     state = plan.state
     try:
         state.end_offset = state.segments[-1].end_offset()
@@ -358,7 +357,7 @@ def _load_clean(plan: _Plan) -> bool:
 
 
 def _scan(plan: _Plan, scan_from: int) -> None:
-    """Read everything from an offset's segment on, checksums and all."""
+    """Read everything from the segment of an offset on, and verify checksums."""
     state = plan.state
     first = max(bisect_right([each.base_offset for each in state.segments], scan_from) - 1, 0)
     base_offset = state.segments[first].base_offset
@@ -366,7 +365,7 @@ def _scan(plan: _Plan, scan_from: int) -> None:
         load_epochs(state.epochs, state.segments, base_offset, log_start=plan.log_start)
         load_producers(plan.disk, plan.folder, state.segments, state.producers, base_offset, plan.now_ms)
     except (BadBatch, Damaged):
-        # Damage before the part that needs a scan: scan everything, to find out where it is.
+        # There is damage before the part that needs a scan: scan everything to locate it.
         if first > 0:
             _scan(plan, state.segments[0].base_offset)
             return
@@ -394,16 +393,16 @@ def _scan(plan: _Plan, scan_from: int) -> None:
     if state.damage is not None:
         assert state.damaged_from is not None
         if plan.quarantined_from is not None:
-            # Further rot may have hidden where it began: what was not served is not served now.
+            # Further damage may hide where it began: records that were not served before are not served now.
             state.damaged_from = min(state.damaged_from, plan.quarantined_from)
-        # Offsets that were synced stay in range: a reader is told of the damage, and not that they never were.
+        # Synced offsets stay in range, so that readers get a storage error and not an out-of-range error.
         state.end_offset = max(damage.last_known_end(state, state.damaged_from), plan.known_end)
         damage.save_quarantine(plan.disk, plan.folder, state.damaged_from, state.damage)
     _make_durable(plan, first)
 
 
 def _scan_segment(plan: _Plan, segment: Segment, *, below: int, is_last: bool) -> int:
-    """Check every batch of a segment and make all that is derived from it; return the offset behind it."""
+    """Verify every batch of a segment and rebuild its indexes, epochs and producers; return the end offset."""
     state = plan.state
     epochs, producers, now_ms = state.epochs, state.producers, plan.now_ms
     segment.reset_indexes()
@@ -415,9 +414,9 @@ def _scan_segment(plan: _Plan, segment: Segment, *, below: int, is_last: bool) -
     try:
         for position, header in segment.headers_from(0, check_crc=True, below=below):
             if header[0] != end < closed_at <= header[0] + header[6] and _is_at_end(segment, position, header):
-                # The checksum does not cover base offsets, and the last one has no neighbour to belie it. An older
-                # checkpoint may lie in any gap that compaction left.
-                raise BadBatch(position, f"base offset {header[0]} in a log that was closed at {closed_at}")
+                # The checksum does not cover base offsets, and the last batch has no next one to compare with. An
+                # older checkpoint may be in any gap that compaction left.
+                raise BadBatch(position, f"base offset {header[0]} is wrong: the log was closed at {closed_at}")
             index_batch(position, header)
             end = header[0] + header[6] + 1
             if header[2] > latest:
@@ -429,7 +428,7 @@ def _scan_segment(plan: _Plan, segment: Segment, *, below: int, is_last: bool) -
         segment.finish_indexes()
         raise damage.ScanStopped(segment, bad, end) from bad
     finally:
-        # Nothing behind damage is read, and everything before it was checked.
+        # Everything before the damage was verified, and nothing after it is read.
         segment.mark_all_checked()
     segment.finish_indexes()
     return end
@@ -441,12 +440,12 @@ def _is_at_end(segment: Segment, position: int, header: HeaderTuple) -> bool:
 
 
 def _make_durable(plan: _Plan, first: int) -> None:
-    """See to it that what was found stays: with group commit on, everything served is durable."""
+    """Sync what was found: with group commit, everything that is served must be durable."""
     state = plan.state
     scanned = state.segments[first:]
     if plan.settings.flush_mode == "fsync":
         if state.end_offset == 0:
-            # An empty log may as well be lost, and a node may have thousands of them: no sync for any.
+            # Losing an empty log does no harm, and a node may have thousands of them: do not sync it.
             state.folder_changed = True
             return
         try:
@@ -456,7 +455,7 @@ def _make_durable(plan: _Plan, first: int) -> None:
                 segment.file.sync()
             plan.disk.sync_folder(plan.folder)
         except OSError as error:
-            # The kernel may have dropped the pages: a second try could succeed without writing anything.
+            # The kernel may have dropped the pages: a second attempt could succeed without writing them.
             plan.directory.fail(error)
             raise
         state.folder_changed = False
@@ -469,7 +468,7 @@ def _make_durable(plan: _Plan, first: int) -> None:
 
 
 def _write_again(disk: Disk, segment: Segment) -> None:
-    """Write a segment over itself: pages that a failed sync has marked clean are written out by no later one."""
+    """Overwrite a segment with its content: after a failed sync, pages may be marked clean without being written."""
     file = disk.open(segment.path)
     for position in range(0, segment.size, BLOCK_SIZE):
         file.write((file.read(min(BLOCK_SIZE, segment.size - position), position),), position)

@@ -1,7 +1,7 @@
-"""Batches that come with their offsets: from a leader, or from this node itself.
+"""Append of batches that already have offsets, from a leader or created by this node.
 
-They were judged where they entered, so only what the way here could have broken is looked
-at: size, magic, checksum, order. Refuses: CorruptMessage, InvalidRecord, StorageError.
+They were validated when they were first written, so only what the transfer could have damaged is checked: size, magic,
+checksum and order. Refuses: CorruptMessage, InvalidRecord, StorageError.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 
 def check_own_batch(records: memoryview) -> None:
-    """Check what even a batch of our own must be: one whole batch of the present format."""
+    """Check a batch that this node created: it must be one complete batch of the current format."""
     if batch_size(records) != len(records):
-        raise InvalidRecord("exactly one batch is appended at a time")
+        raise InvalidRecord("exactly one batch must be appended at a time")
     check_magic(records)
     if not crc_ok(records):
         raise CorruptMessage("the checksum of the batch does not match")
@@ -45,7 +45,7 @@ def check_own_batch(records: memoryview) -> None:
 def append_replicated(
     log: Log, records: memoryview, now_ms: int, gaps_below: int | None = None, gaps_before_epoch: int = 0
 ) -> Appended:
-    """Write one or more batches as they are, in one write."""
+    """Append one or more batches unchanged, in one write."""
     one = _append_one(log, records, now_ms)
     if one is not None:
         return one
@@ -55,13 +55,13 @@ def append_replicated(
         check_own_batch(batch)
         header = BatchHeader.at(batch)
         if header.base_offset < expected or header.last_offset_delta < 0:
-            raise InvalidRecord(f"base offset {header.base_offset} where {expected} or more must follow")
+            raise InvalidRecord(f"base offset {header.base_offset} is below the expected {expected}")
         if (
             gaps_below is not None
             and expected < header.base_offset > gaps_below
             and header.leader_epoch >= gaps_before_epoch
         ):
-            raise CorruptMessage(f"base offset {header.base_offset} where {expected} must follow")
+            raise CorruptMessage(f"base offset {header.base_offset} is not the expected {expected}")
         headers.append(header)
         expected = header.next_offset
     if not headers:
@@ -70,11 +70,11 @@ def append_replicated(
     position = log.writer.write(
         records, headers[0].base_offset, headers[-1].last_offset, latest, now_ms, any_size=True, is_one=False
     )
-    # Nothing below may fail: what is written and not noted would be written again behind itself.
+    # Nothing below may fail: batches that are written but not recorded would be appended a second time.
     segment, expected, start = log.segments.active, log.end_offset, 0
     for header in headers:
         if header.base_offset != expected:
-            # Behind a gap a batch no longer ends where the next one begins.
+            # After a gap, the end of a batch is not the beginning of the next one.
             segment.forget_boundaries()
         expected = header.next_offset
         segment.added(header.base_offset, header.last_offset, position, header.size, header.max_timestamp)
@@ -90,7 +90,7 @@ def append_replicated(
 
 
 def _append_one(log: Log, records: memoryview, now_ms: int) -> Appended | None:
-    """Write the next batch, if it is one of a client and fits behind the last; None, and nothing done, if not."""
+    """Append a single data batch that directly follows the last one; otherwise return None without any change."""
     size = len(records)
     if size < HEADER_SIZE:
         return None

@@ -1,8 +1,8 @@
-"""Space that a data folder keeps back for what must be written even when the disk is full.
+"""Reserved space of a data folder, for writes that must succeed on a full disk.
 
-The file `reserve` occupies `log.reserve.bytes` of the volume, so that neither this node's records nor other
-programs can take them. When the metadata log or a checkpoint meets a full disk, the file gives up a part of its
-space and the write is tried again (`covering`). write_probe.py restores it when there is room.
+The file `reserve` occupies `log.reserve.bytes` of the volume, so that neither this node's records nor other programs
+can use them. When the metadata log or a checkpoint finds the disk full, the file releases a part of its space and the
+write is repeated (`with_reserve`). write_probe.py restores it when there is room.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from penstock.ports.disk import Disk
 
 FILE_NAME: Final = "reserve"
 STEPS: Final = 16
-"""The reserve is given up in so many parts: other programs may take what is free before the node does."""
+"""The reserve is released in this many parts, because other programs may use free space before the node does."""
 STEP_LEAST: Final = 4096
 ROOM_LEAST: Final = 1024 * 1024
 """How much must be free where nothing is reserved."""
@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 
 
 def is_disk_full(problem: BaseException | None) -> bool:
-    """Whether the disk, or what a user may have of it, is full."""
+    """Return whether the disk or the user's quota is full."""
     if isinstance(problem, StorageError):
         problem = problem.__cause__
     return isinstance(problem, OSError) and problem.errno in _NO_ROOM
@@ -51,11 +51,11 @@ class Reserve:
         return self.size + (self.size or ROOM_LEAST) - self.held
 
     def restore(self) -> None:
-        """Take all of the reserved space; raises OSError if there is not as much."""
+        """Occupy all of the reserved space; raise OSError if there is not enough."""
         self.take(self.size)
 
     def take(self, size: int) -> None:
-        """Occupy so much space; after an OSError it is as much as before."""
+        """Occupy this much space; after an OSError the size is unchanged."""
         if size == self.held:
             return
         try:
@@ -67,7 +67,7 @@ class Reserve:
         self.held = size
 
     def release(self) -> bool:
-        """Give up a part of the space; return whether there was any."""
+        """Release a part of the space; return False if there is none."""
         if self.held == 0:
             return False
         left = max(self.held - self._step, 0)
@@ -79,7 +79,7 @@ class Reserve:
         return True
 
     def with_reserve(self, work: Callable[[], _T]) -> _T:
-        """Do what may be done twice, with reserved space if the disk has no other."""
+        """Run repeatable work, using reserved space if the disk is full."""
         while True:
             try:
                 return work()
@@ -88,7 +88,7 @@ class Reserve:
                     raise
 
     def _find(self) -> int:
-        """Return how much an earlier process has left."""
+        """Return how much space an earlier process left occupied."""
         try:
             file = self._disk.open(self._path, writable=False)
         except OSError:

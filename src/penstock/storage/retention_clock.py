@@ -1,9 +1,9 @@
-"""The time by which records grow old: close to the wall clock, and never ahead of it by a jump.
+"""The clock of retention: close to the wall clock, but protected from jumps forward.
 
-A wall clock that leaps forward makes everything look old, and what retention deletes is gone. So
-this clock runs no faster than the monotonic one; a jump forward is believed once it has lasted
-as long as it is wide, at most a day. A step back is followed at once: that only keeps more.
-The class is pure: the store tells it what the clocks say, and keeps the last reading in a file.
+A wall clock that jumps forward makes all records look old, and retention cannot be undone. This clock therefore runs
+no faster than the monotonic one; it accepts a jump forward once that has lasted as long as its size, at most a day. It
+follows a step back immediately, which only keeps records longer. The class is pure: the store passes the clock
+readings in, and keeps the last result in a file.
 """
 
 from contextlib import suppress
@@ -12,32 +12,32 @@ from typing import Final
 from penstock.ports.disk import Disk
 
 FILE_NAME: Final = "retention-clock"
-# Clocks drift and are slewed; two looks are at most some minutes apart.
+# Clocks drift and are slewed; two readings are at most some minutes apart.
 TOLERANCE_MS: Final = 10_000
 DOUBT_MS_MAX: Final = 24 * 3600 * 1000
 
 
 class RetentionClock:
-    """Reads the two clocks into one."""
+    """Combines the wall clock and the monotonic clock."""
 
     __slots__ = ("_doubted_since_ms", "_monotonic_ms", "_now_ms", "is_new")
 
     def __init__(self, last_ms: int | None, *, monotonic_ms: int) -> None:
-        """`last_ms` is what an earlier process read last; without it the first reading is believed."""
+        """Continue from `last_ms`, the last result of an earlier process; without it, accept the first reading."""
         self._now_ms = last_ms
         self._monotonic_ms = monotonic_ms
-        # Since when, by the monotonic clock, the wall clock has been ahead.
+        # The monotonic time since when the wall clock is ahead.
         self._doubted_since_ms: int | None = None
         self.is_new = True
         """Whether there was no reading yet."""
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether the wall clock is ahead by a jump that is not believed yet."""
+        """Return whether the wall clock has jumped ahead and is not accepted yet."""
         return self._doubted_since_ms is not None
 
     def read(self, *, wall_ms: int, monotonic_ms: int) -> int:
-        """Return the time that ages are counted to."""
+        """Return the time from which the age of records is computed."""
         self.is_new = False
         if self._now_ms is None:
             self._now_ms = wall_ms
@@ -58,7 +58,7 @@ class RetentionClock:
 
 
 def save(disk: Disk, folder: str, now_ms: int) -> None:
-    """Keep a reading for the next start. Never synced: an older one, or none, does no harm."""
+    """Save a result for the next start. Never synced: an older one, or none, does no harm."""
     content = b"0\n%d\n" % now_ms
     with suppress(OSError):
         file = disk.open(f"{folder}/{FILE_NAME}", create=True)
@@ -70,7 +70,7 @@ def save(disk: Disk, folder: str, now_ms: int) -> None:
 
 
 def load(disk: Disk, folder: str) -> int | None:
-    """Return the last reading; None if there is none."""
+    """Return the saved result, None if there is none."""
     try:
         version, now_ms, rest = disk.read_file(f"{folder}/{FILE_NAME}").split(b"\n")
         return int(now_ms) if version == b"0" and rest == b"" else None

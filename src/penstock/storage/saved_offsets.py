@@ -1,8 +1,8 @@
-"""One offset of each log of a data folder, written down off the event loop: where it begins, how far it is compacted.
+"""A checkpoint with one offset per log, written off the event loop: log starts, or clean offsets.
 
-An offset that moved is written with those of all other logs; what moves meanwhile goes into
-the next write. So many logs that lose segments at once share two syncs instead of waiting for
-two each. Writes one checkpoint file; what the offsets mean is known to trim.py and the cleaner.
+A write contains the offsets of all logs; changes during a write go into the next one. Many logs that remove segments
+at the same time therefore share two syncs instead of waiting for two each. trim.py and the cleaner define the meaning
+of the offsets.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,12 +14,12 @@ from penstock.ports.disk import Disk, File
 from penstock.storage.checkpoint import encode_offsets, read_offsets, write_offsets
 
 Done = Callable[[OSError | None], None]
-# Another name than that of a write at once, which may come meanwhile.
+# Not the temporary name of `save_now`, which may run at the same time.
 _UNFINISHED = ".later"
 
 
 class _Write(NamedTuple):
-    """What is under way, for whom, and how many writes at once there were before."""
+    """A write in progress, the callbacks that wait for it, and the number of `save_now` writes before it."""
 
     file: File
     offsets: dict[TopicPartition, int]
@@ -28,7 +28,7 @@ class _Write(NamedTuple):
 
 
 class SavedOffsets:
-    """The offsets as they are on disk, and who waits for newer ones."""
+    """The offsets on disk, and the callbacks that wait for newer ones."""
 
     def __init__(
         self,
@@ -38,49 +38,49 @@ class SavedOffsets:
         open_logs: Callable[[], Mapping[TopicPartition, int]],
         with_reserve: Callable[[Callable[[], Any]], Any] = lambda work: work(),
     ) -> None:
-        """`covering` does a write with reserved space if the disk has no other: without it nothing could be deleted."""
+        """Load the file. `with_reserve` lets writes use reserved space, so that a full disk can be cleaned up."""
         self._with_reserve = with_reserve
         self._disk = disk
         self._folder = folder
         self._path = f"{folder}/{name}"
         self._open_logs = open_logs
         self._on_disk = read_offsets(disk, self._path)
-        # Logs that are not open keep what was found.
+        # Logs that are not open keep the values that were read at startup.
         self._known = dict(self._on_disk)
         self._is_stale = False
         self._is_busy = False
         self._is_stopped = False
         self._waiting: list[Done] = []
-        # Writes at once: what is under way is older than those.
+        # The number of `save_now` writes: a write in progress is older than these.
         self._writes = 0
-        # What is being written, and is not under the name of the file yet.
+        # The offsets being written, before the file is renamed.
         self._under_way: Mapping[TopicPartition, int] = {}
 
     def found(self, topic_partition: TopicPartition) -> int:
-        """The offset that a log had when it was last written down."""
+        """Return the saved offset of a log."""
         return self._known.get(topic_partition, 0)
 
     def forget(self, topic_partition: TopicPartition) -> None:
-        """The log is deleted. Its offset goes from the disk with the next write."""
+        """Drop the offset of a deleted log; the next write removes it from the disk."""
         self._known.pop(topic_partition, None)
 
     def reset(self, topic_partition: TopicPartition) -> None:
-        """A log is made: no power loss may give it the offset of a namesake. Raises StorageError."""
+        """Durably remove the offset of a deleted log with the same name as a new one. Raises StorageError."""
         self.forget(topic_partition)
         if topic_partition in self._under_way:
-            # That write is out of date: it must not be given the name of the file.
+            # The write in progress is outdated and must not replace the file.
             self._writes += 1
         if topic_partition in self._on_disk:
             self.save_now()
 
     def moved(self) -> None:
-        """Write down, soon, that an offset has moved."""
+        """Schedule a write, because an offset has moved."""
         self._is_stale = True
         if not self._is_busy:
             self._begin()
 
     def when_saved(self, done: Done) -> None:
-        """Call back when every offset that has moved so far is durable, or with the reason why it is not."""
+        """Call back when all current offsets are durable, or with the error."""
         if not self._is_busy and not self._is_stale:
             done(None)
             return
@@ -89,7 +89,7 @@ class SavedOffsets:
             self._begin()
 
     def save_now(self) -> None:
-        """Write before returning. Blocks: for cold paths."""
+        """Write before returning. Blocks, so for cold paths only."""
         offsets = self._current()
         if offsets != self._on_disk:
             try:
@@ -100,7 +100,7 @@ class SavedOffsets:
             self._writes += 1
 
     def stop(self) -> None:
-        """Write nothing any more; nobody hears of what is under way."""
+        """Stop writing, and drop all callbacks."""
         self._is_stopped = True
         self._waiting.clear()
 
@@ -151,7 +151,7 @@ class SavedOffsets:
         if error is not None:
             self._end(write.served, error)
             return
-        # A power loss may leave the old ones or the new ones: a namesake of either must be told apart.
+        # A power failure may leave the old or the new offsets, so `reset` must consider both.
         self._on_disk = {**self._on_disk, **write.offsets}
         self._disk.sync_folder_later(self._folder, lambda error: self._folder_synced(write, error))
 
@@ -163,7 +163,7 @@ class SavedOffsets:
         self._end(write.served, error)
 
     def _retry(self, write: _Write) -> None:
-        """Newer ones were written meanwhile, which these must not replace."""
+        """Write again, because newer offsets were written meanwhile, which this write must not replace."""
         self._waiting = [*write.served, *self._waiting]
         self._is_stale = True
         self._end([], None)
@@ -171,7 +171,7 @@ class SavedOffsets:
     def _end(self, served: list[Done], error: OSError | None) -> None:
         self._is_busy = False
         if error is not None:
-            # The next one who asks has it tried again; the others need not wait for that.
+            # The next call tries again; the callbacks that wait now get the error.
             self._is_stale = True
             served = [*served, *self._waiting]
             self._waiting = []

@@ -1,8 +1,8 @@
-"""Walking a segment's batches by their headers.
+"""Scans of a segment's batches by their headers.
 
-With checksums it reads everything in large blocks, as recovery does; without, it reads only
-where headers are. `find_valid_batch` looks for life behind damage. Raises `BadBatch` at the
-first bytes that are no batch; what that means is for recovery.py to say.
+With checksums, as in recovery, it reads everything in large blocks; without, it reads only the headers.
+`find_valid_batch` searches for a batch after damage. Raises `BadBatch` at the first bytes that are not a batch;
+recovery.py decides what that means.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ OFFSET_MAX: Final = (1 << 63) - 1
 
 
 class BadBatch(Exception):
-    """The bytes at a position of a segment are not a batch that can stand there."""
+    """The bytes at a position of a segment are not a batch that may be there."""
 
     def __init__(self, position: int, why: str) -> None:
         super().__init__(f"at position {position}: {why}")
@@ -39,10 +39,10 @@ def scan_batches(
     below: int = OFFSET_MAX,
     block_size: int = 0,
 ) -> Iterator[tuple[int, HeaderTuple]]:
-    """Yield position and header of each batch from a position on, which must be a batch's beginning.
+    """Yield position and header of each batch from a position, which must be the beginning of a batch.
 
-    `offset` is the least that the first base offset may be; `base_offset` is the segment's;
-    no batch reaches the offset `below`.
+    `offset` is the lowest allowed base offset of the first batch, `base_offset` is that of the segment, and no batch
+    may reach the offset `below`.
     """
     block_size = block_size or (BLOCK_SIZE if check_crc else WINDOW_SIZE)
     view = memoryview(bytearray(max(min(block_size, end - position), 0)))
@@ -53,7 +53,7 @@ def scan_batches(
             start, at = position, 0
             filled = file.read_into(view[: min(len(view), end - position)], position)
             if filled < HEADER_SIZE:
-                raise BadBatch(position, f"{filled} bytes are too few for a batch header")
+                raise BadBatch(position, f"only {filled} bytes are left, less than a batch header")
         header: HeaderTuple = unpack_header(view, at)
         size = header[1] + LOG_OVERHEAD
         why = header_error(header, left=end - position, offset=offset, base_offset=base_offset, below=below)
@@ -64,11 +64,11 @@ def scan_batches(
                     view = memoryview(bytearray(size))
                 filled = file.read_into(view[: min(len(view), end - position)], position)
                 if filled < size:
-                    raise BadBatch(position, f"the batch claims {size} bytes and {filled} are there")
+                    raise BadBatch(position, f"the batch has {size} bytes, but only {filled} are left")
             if crc32c(view[at + ATTRIBUTES_AT : at + size]) != header[4]:
                 why = "the checksum does not match"
             elif header[0] != offset and _overlaps_next(file, position, header, end, base_offset):
-                why = f"base offset {header[0]} is too high for the batch that follows"
+                why = f"base offset {header[0]} overlaps with the next batch"
         if why is not None:
             raise BadBatch(position, why)
         yield position, header
@@ -77,10 +77,9 @@ def scan_batches(
 
 
 def _overlaps_next(file: File, position: int, header: HeaderTuple, end: int, base_offset: int) -> bool:
-    """Whether a good batch follows whose offsets this one would hold too.
+    """Return whether the next batch is valid and has offsets that this batch claims.
 
-    The checksum does not cover the base offset, so one that stands behind a gap is not
-    believed without its neighbour.
+    The checksum does not cover the base offset, so one after a gap is compared with the next batch.
     """
     following = position + header[1] + LOG_OVERHEAD
     content = file.read(HEADER_SIZE, following) if following + HEADER_SIZE <= end else b""
@@ -98,25 +97,25 @@ def _overlaps_next(file: File, position: int, header: HeaderTuple, end: int, bas
 def header_error(
     header: HeaderTuple, *, left: int, offset: int, base_offset: int, below: int = OFFSET_MAX
 ) -> str | None:
-    """Say why a header cannot stand where `left` bytes follow and the offset comes next; None if it can."""
+    """Return why a header is invalid at a position with `left` bytes and this next offset; None if it is valid."""
     size = header[1] + LOG_OVERHEAD
     if header[3] != MAGIC:
-        return f"magic {header[3]} instead of {MAGIC}"
+        return f"the magic byte is {header[3]} instead of {MAGIC}"
     if size < HEADER_SIZE:
         return f"a batch of {size} bytes is smaller than its header"
     if size > left:
-        return f"the batch claims {size} bytes and {left} are there"
+        return f"the batch has {size} bytes, but only {left} are left"
     if header[0] < offset:
-        return f"base offset {header[0]} where {offset} or more must follow"
+        return f"base offset {header[0]} is below the expected {offset}"
     if header[6] < 0 or header[0] + header[6] - base_offset > RELATIVE_OFFSET_MAX:
-        return f"last offset delta {header[6]} is not possible"
+        return f"last offset delta {header[6]} is out of range"
     if header[0] + header[6] >= below:
-        return f"offsets {header[0]} to {header[0] + header[6]} where only those below {below} can be"
+        return f"offsets {header[0]} to {header[0] + header[6]} are not below {below}"
     return None
 
 
 def find_valid_batch(file: File, position: int, end: int, *, offset: int, base_offset: int) -> int | None:
-    """Return the position of the first whole batch behind a position, wherever it begins; None if there is none."""
+    """Return the position of the first valid batch at or after a position; None if there is none."""
     while position + HEADER_SIZE <= end:
         block = file.read(min(BLOCK_SIZE, end - position), position)
         at = block.find(MAGIC, MAGIC_AT)
@@ -129,6 +128,6 @@ def find_valid_batch(file: File, position: int, end: int, *, offset: int, base_o
                 if crc32c(memoryview(batch)[ATTRIBUTES_AT:]) == header[4]:
                     return position + candidate
             at = block.find(MAGIC, at + 1)
-        # Blocks overlap by a header less one byte, so none is missed on the seam.
+        # Blocks overlap by one byte less than a header, so that no batch is missed at their border.
         position += max(len(block) - HEADER_SIZE + 1, 1)
     return None

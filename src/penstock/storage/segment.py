@@ -1,9 +1,8 @@
 """One segment of a log: the `.log` file with its indexes.
 
-Finds the batch that holds an offset and the end of what a read may return, by the
-boundaries of the newest batches, by remembered ends of earlier reads, by the offset index
-and last by walking headers. Every index entry is compared with the batch header that it
-names before it is used. Raises BadBatch where the log itself is broken.
+Finds the batch that contains an offset and the end of a read from the boundaries of the newest batches, the ends of
+earlier reads, the offset index, and finally the batch headers. Every index entry is compared with the header that it
+points to before it is used. Raises BadBatch if the log is damaged.
 """
 
 from array import array
@@ -25,17 +24,17 @@ from penstock.storage.txn_index import TxnIndex
 from penstock.wire.batch import HEADER_SIZE, LOG_OVERHEAD, HeaderTuple, unpack_header
 
 NEVER: Final = 1 << 62
-# Boundaries of so many of the newest batches are kept: 16 bytes each.
+# The boundaries of this many of the newest batches are kept, 16 bytes each.
 BOUNDARIES_MAX: Final = 8192
 HINTS_MAX: Final = 256
-# Boundaries are thinned out with each index entry, so entries may not lie arbitrarily far apart.
+# Boundaries are dropped when an index entry is added, so entries must not be arbitrarily far apart.
 INDEX_INTERVAL_MAX: Final = 1024 * 1024
 # An index that ends this far before its log has lost entries.
 INDEX_LAG_MAX: Final = 8 * 1024 * 1024
-# 512 entries stand for 2 MiB of log: writes of the index are then rare beside those of the log.
+# 512 entries cover 2 MiB of log, so that writes to the index are rare compared with those to the log.
 UNSAVED_INDEX_SIZE_MAX: Final = 4096
 HEADERS_PER_SLICE: Final = 64
-"""So many headers are read before others have their turn: a system call each, if batches are large."""
+"""A job yields after reading this many headers, each of which is a system call if batches are large."""
 
 
 def file_name(offset: int, suffix: str) -> str:
@@ -43,7 +42,7 @@ def file_name(offset: int, suffix: str) -> str:
 
 
 class Damaged(Exception):
-    """A walk through a segment met bytes that are no batch."""
+    """A scan of a segment found bytes that are not a batch."""
 
     def __init__(self, segment: "Segment", bad: BadBatch) -> None:
         super().__init__(str(bad))
@@ -52,7 +51,7 @@ class Damaged(Exception):
 
 
 class Segment:
-    """A run of batches from `base_offset` on, `size` bytes of them."""
+    """The batches from `base_offset` on, with a total of `size` bytes."""
 
     __slots__ = (
         "_hints",
@@ -103,25 +102,25 @@ class Segment:
         self.index_interval = min(index_interval, INDEX_INTERVAL_MAX)
         self.index_size_max = index_size_max
         self.created_ms = created_ms
-        # Whether an index has no room left.
+        # Whether an index is full.
         self.full = False
         self.offset_index = OffsetIndex(f"{folder}/{file_name(base_offset, '.index')}", base_offset)
         self.time_index = TimeIndex(f"{folder}/{file_name(base_offset, '.timeindex')}", base_offset)
         self.txn_index = TxnIndex(f"{folder}/{file_name(base_offset, '.txnindex')}", base_offset, loaded=size == 0)
-        # Known once asked: the lowest first offset among the transactions open at the segment's beginning.
+        # The lowest first offset of the transactions that were open at the beginning of the segment, once it was read.
         self.first_open_before: int | None = None
         self.max_timestamp: int = NO_TIMESTAMP
         self.max_timestamp_offset = base_offset
         self.first_timestamp: int | None = None
         self.roll_after = self.roll_after_now = NEVER
-        # Bytes of log since the last entry of the index.
+        # Bytes of log since the last index entry.
         self.unindexed = 0
         self.boundary_offsets = array("q")
         self.boundary_positions = array("q")
         self._indexed = self._timed = size == 0
         self._writer: File | None = None
         self._hints: dict[int, int] = {}
-        # Bytes before this position were written by an earlier process: `checked` knows which of them are good.
+        # Bytes before this position were written by an earlier process; `checked` has the ranges that were verified.
         self.unchecked_end = size
         self.checked: CheckedRanges | None = CheckedRanges() if size else None
 
@@ -129,7 +128,7 @@ class Segment:
 
     @property
     def file(self) -> File:
-        """The handle to read from; the active segment's is the one that is written."""
+        """Return the handle for reads; for the active segment it is the one used for writes."""
         return self._writer or self.directory.open_files.get(self.path)
 
     def open_for_append(self) -> File:
@@ -140,13 +139,13 @@ class Segment:
         return self._writer
 
     def save_indexes(self) -> tuple[File, File]:
-        """Save what the indexes have in memory; return their files, for a sync. Raises OSError."""
+        """Write unsaved index entries and return the files, for a sync. Raises OSError."""
         disk = self.directory.disk
         self.txn_index.save_if_any(disk)
         return self.offset_index.save(disk), self.time_index.save(disk)
 
     def close_for_append(self) -> None:
-        """Make this an inactive segment: the largest timestamp goes to the end of the time index."""
+        """Make this an inactive segment; add the largest timestamp as the last entry of the time index."""
         if self.max_timestamp >= 0:
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
         self._writer = None
@@ -160,7 +159,7 @@ class Segment:
         return self.path, self.offset_index.path, self.time_index.path, self.txn_index.path
 
     def rename(self, change: Callable[[str], str]) -> None:
-        """Give the files other names; each is read under its new one from then on. Raises OSError half-way."""
+        """Rename the files, which are then read under their new names. An OSError may leave some of them renamed."""
         self.directory.open_files.forget(self.path)
         for part in (self, self.offset_index, self.time_index, self.txn_index):
             target = change(part.path)
@@ -172,7 +171,7 @@ class Segment:
     # Writing
 
     def added(self, base_offset: int, last_offset: int, position: int, size: int, max_timestamp: int) -> None:
-        """Note a batch that now stands at the position."""
+        """Record a batch that was written at a position."""
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = last_offset
@@ -187,13 +186,13 @@ class Segment:
         self.offset_index.append(last_offset, position)
         self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
         self.unindexed = 0
-        # The time index keeps one place for the roll.
+        # The time index keeps room for the entry that closing adds.
         self.full = (
             len(self.offset_index) >= self.index_size_max // self.offset_index.entry_size
             or len(self.time_index) >= self.index_size_max // self.time_index.entry_size - 1
         )
         if self.offset_index.unsaved_size() >= UNSAVED_INDEX_SIZE_MAX:
-            # A full disk may refuse: the entries wait for the next attempt.
+            # If the disk is full, the entries wait for the next attempt.
             with suppress(OSError):
                 self.save_indexes()
         if len(self.boundary_offsets) > BOUNDARIES_MAX:
@@ -201,7 +200,7 @@ class Segment:
             del self.boundary_positions[: BOUNDARIES_MAX // 2]
 
     def set_roll_times(self, roll_ms: int) -> None:
-        """Note when time asks for a roll: by record timestamps if the first batch has one, else by the clock."""
+        """Set when the segment rolls: by record timestamps if the first batch has one, otherwise by the clock."""
         self.roll_after = self.roll_after_now = NEVER
         if self.size == 0:
             return
@@ -213,7 +212,7 @@ class Segment:
             self.roll_after_now = self.created_ms + roll_ms
 
     def truncate(self, position: int, offset: int) -> None:
-        """Cut the file at a batch's beginning, for good; the offset is that batch's."""
+        """Durably truncate the file at the beginning of a batch, which has this base offset."""
         file = self.open_for_append()
         self.directory.disk.cut(file, position)
         file.sync()
@@ -238,7 +237,7 @@ class Segment:
     def header_at(self, position: int) -> HeaderTuple:
         content = self.file.read(HEADER_SIZE, position)
         if len(content) < HEADER_SIZE:
-            raise BadBatch(position, f"{len(content)} bytes are too few for a batch header")
+            raise BadBatch(position, f"only {len(content)} bytes are left, less than a batch header")
         header: HeaderTuple = unpack_header(content, 0)
         return header
 
@@ -255,7 +254,7 @@ class Segment:
         below: int = OFFSET_MAX,
         block_size: int = 0,
     ) -> Iterator[tuple[int, HeaderTuple]]:
-        """Yield the batches from a position on, which is a batch's beginning."""
+        """Yield the batches from a position, which must be the beginning of a batch."""
         return scan_batches(
             self.file,
             position,
@@ -268,12 +267,12 @@ class Segment:
         )
 
     def mark_all_checked(self) -> None:
-        """Note that every byte was held against its checksum since the start."""
+        """Record that all batches were verified since startup."""
         self.unchecked_end = 0
         self.checked = None
 
     def find(self, offset: int) -> int | None:
-        """Return the position of the batch that holds the offset or is the first behind it; None at the end."""
+        """Return the position of the batch that contains the offset, or of the next one; None at the end."""
         if offset <= self.base_offset:
             return 0 if self.size else None
         offsets = self.boundary_offsets
@@ -288,9 +287,9 @@ class Segment:
         return None
 
     def extent(self, start: int, *, max_bytes: int, end: int, next_offset: int, at_least_one: bool) -> int:
-        """Return how many bytes of whole batches from a batch's position on a read may return.
+        """Return the number of bytes in whole batches that a read may return from a batch's position.
 
-        None of them reaches the offset `end`. `next_offset` is the one behind this segment.
+        All of them are below the offset `end`. `next_offset` is the end offset of this segment.
         """
         limit = start + max_bytes
         if next_offset <= end and self.size <= limit:
@@ -304,7 +303,7 @@ class Segment:
             stop = self.offset_index.positions[slot]
             base_offset = self._checked_entry(slot)
             if base_offset is not None:
-                # The reader comes back with this offset: it then needs no search.
+                # The reader's next fetch has this offset, and needs no search.
                 if len(self._hints) >= HINTS_MAX:
                     self._hints.clear()
                 self._hints[base_offset] = stop
@@ -337,13 +336,13 @@ class Segment:
                 if stop >= limit:
                     break
         except BadBatch:
-            # What lies before the damage is served; whoever comes back for more learns of it.
+            # Serve the batches before the damage; the next read reports it.
             if stop == start:
                 raise
         return stop - start
 
     def offset_bound(self, position: int, *, next_offset: int) -> int:
-        """Return an offset that no batch before a position reaches, close to the lowest that can be known cheaply."""
+        """Return an offset that no batch before a position reaches, as low as it can be found cheaply."""
         if position >= self.size:
             return next_offset
         slot = bisect_left(self.boundary_positions, position)
@@ -354,7 +353,7 @@ class Segment:
         return self.offset_index.entry(slot)[0] if slot < len(self.offset_index) else next_offset
 
     def end_offset(self) -> int:
-        """Return the offset behind the last batch, by a few headers at the end."""
+        """Return the end offset of the segment, from a few headers at its end."""
         position = 0
         if not self._indexed:
             position = self._last_saved_entry()
@@ -368,7 +367,7 @@ class Segment:
     # Indexes
 
     def _last_saved_entry(self) -> int:
-        """Return the position in the last entry of the index file without loading the rest; 0 if it is no good."""
+        """Return the position in the last entry of the index file without loading the rest; 0 if it is invalid."""
         try:
             file = self.directory.disk.open(self.offset_index.path, writable=False)
             try:
@@ -383,7 +382,7 @@ class Segment:
         return position if self._names_batch(self.base_offset + relative, position) is not None else 0
 
     def search_start(self, offset: int) -> int:
-        """Return where a search for the offset may start, by an entry that was checked."""
+        """Return the position where a search for the offset may start, from a verified index entry."""
         self.ensure_indexed()
         slot = self.offset_index.lookup(offset)
         if slot >= 0 and self._checked_entry(slot) is None:
@@ -392,7 +391,7 @@ class Segment:
         return self.offset_index.positions[slot] if slot >= 0 else 0
 
     def _checked_entry(self, slot: int) -> int | None:
-        """Return the base offset of the batch that an entry names; None if there is no such batch there."""
+        """Return the base offset of the batch that an entry points to; None if the entry is wrong."""
         return self._names_batch(*self.offset_index.entry(slot))
 
     def _names_batch(self, last_offset: int, position: int) -> int | None:
@@ -404,19 +403,19 @@ class Segment:
         return header[0] if header[0] + header[6] == last_offset else None
 
     def ensure_indexed(self) -> None:
-        """Load the indexes of a segment that has not been used since the start; rebuild them if they are damaged."""
+        """Load the indexes on the first use of a segment; rebuild them if they are damaged."""
         if not self._indexed and not self._load_indexes():
             self.rebuild_indexes()
 
     def _load_indexes(self) -> bool:
-        """Load the indexes; False if they are missing or damaged."""
+        """Load the indexes; return False if they are missing or damaged."""
         try:
             self.offset_index.load(self.directory.disk, log_size=self.size)
             self.time_index.load(self.directory.disk)
             count = len(self.offset_index)
             last = self.offset_index.positions[-1] if count else 0
             if count and self._checked_entry(count - 1) is None:
-                raise Corruption(f"{self.offset_index.path}: the last entry names no batch")
+                raise Corruption(f"{self.offset_index.path}: the last entry does not point to a batch")
             if self.size - last > INDEX_LAG_MAX:
                 raise Corruption(f"{self.offset_index.path}: ends {self.size - last} bytes before its log")
         except (Corruption, FileNotFoundError):
@@ -427,12 +426,12 @@ class Segment:
         return True
 
     def ensure_timed(self) -> None:
-        """See to it that the largest timestamp is known and the time index is complete."""
+        """Load the largest timestamp and complete the time index."""
         if not self._timed:
             finish(self.ensure_timed_job())
 
     def ensure_timed_job(self) -> Job[None]:
-        """What `ensure_timed` does, in slices: there may be millions of batches behind the last entry of an index."""
+        """Run `ensure_timed` in slices: there may be millions of batches after the last index entry."""
         if not self._indexed and not self._load_indexes():
             yield from self.rebuild_indexes_job()
         if self._timed:
@@ -447,11 +446,11 @@ class Segment:
             self._timed = True
 
     def rebuild_indexes(self) -> None:
-        """Make both indexes from the log's headers and save them."""
+        """Rebuild both indexes from the batch headers and save them."""
         finish(self.rebuild_indexes_job())
 
     def rebuild_indexes_job(self) -> Job[None]:
-        """What `rebuild_indexes` does, in slices. Readers use the old indexes until the new ones are complete."""
+        """Run `rebuild_indexes` in slices. Readers use the old indexes until the new ones are complete."""
         size = self.size
         fresh = Segment(
             self.directory,
@@ -470,7 +469,7 @@ class Segment:
                 left = HEADERS_PER_SLICE
                 yield None
         if self.size != size:
-            # It was written or cut meanwhile: what is known of it now is newer than this.
+            # The segment was appended to or truncated meanwhile, so the new indexes are outdated.
             self.rebuild_indexes()
             return
         self.reset_indexes()
@@ -488,7 +487,7 @@ class Segment:
         self._hints.clear()
 
     def index_batch(self, position: int, header: HeaderTuple) -> None:
-        """Count one batch of a walk over the whole segment."""
+        """Add one batch of a scan over the whole segment to the indexes."""
         if header[8] > self.max_timestamp:
             self.max_timestamp, self.max_timestamp_offset = header[8], header[0] + header[6]
         if self.unindexed > self.index_interval:
@@ -507,12 +506,12 @@ class Segment:
                     file.sync()
 
     def _indexed_max_timestamp(self) -> Job[tuple[int, int]]:
-        """Take the largest timestamp from the end of the time index; Corruption if the log belies it."""
+        """Return the largest timestamp from the end of the time index; raise Corruption if the log contradicts it."""
         timestamp, offset = self.time_index.last()
         position = self.find(offset) if timestamp >= 0 else 0
         left = HEADERS_PER_SLICE
         for at, header in self.headers_from(position) if position is not None else ():
-            # The entry's own batch comes first, and none behind it is later.
+            # The first batch must be that of the entry, and no later batch may have a larger timestamp.
             if header[8] > timestamp or (at == position and timestamp >= 0 and header[0] + header[6] != offset):
                 position = None
                 break
@@ -521,11 +520,13 @@ class Segment:
                 left = HEADERS_PER_SLICE
                 yield None
         if position is None or (timestamp >= 0 and self.header_at(position)[8] != timestamp):
-            raise Corruption(f"{self.time_index.path}: the last entry does not name the latest batch")
+            raise Corruption(
+                f"{self.time_index.path}: the last entry does not point to the batch with the largest timestamp"
+            )
         return timestamp, offset
 
     def _find_max_timestamp(self) -> None:
-        """Look for the largest timestamp from the last entry of the time index on, after a cut."""
+        """Find the largest timestamp after a truncation, starting at the last entry of the time index."""
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         timestamp, offset = self.time_index.last()
         for _, header in self.headers_from(self.search_start(offset) if timestamp >= 0 else 0):

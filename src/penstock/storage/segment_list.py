@@ -1,7 +1,7 @@
-"""The segments that a log knows it has (`segments`), so that a start notices one that is missing or cut.
+"""The list of a log's closed segments (`segments`), so that startup notices a missing or shortened one.
 
-A list of changes, appended and applied in order; the format, and when each change is written and synced, stand in
-docs/internals/damage.md. Called by rolling.py, flush.py, trim.py, compaction/swap.py and recovery.py. Raises OSError.
+The file contains changes, appended and applied in order; docs/internals/damage.md has the format, and when each change
+is written and synced. Called by flush.py, trim.py, compaction/swap.py and recovery.py. Raises OSError.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RESTART: Final = -3
 TRUNCATION: Final = -4
 _CHANGE: Final = Struct(">qqqI4x")
 _CHECKED_SIZE: Final = 24
-# A list is written anew when it has so many changes for each one that still counts.
+# The file is rewritten when it has this many changes per current entry.
 _CHANGES_PER_ENTRY_MAX: Final = 4
 _CHANGES_LEAST: Final = 64
 
@@ -36,7 +36,7 @@ class ListedSegment(NamedTuple):
 
 
 class SegmentList:
-    """The closed segments of one log, oldest first, as far as they are known."""
+    """The closed segments of one log, oldest first, as far as they are listed."""
 
     __slots__ = ("_changes", "_entries", "_path", "begins_at", "disk", "exists", "is_void", "may_be_empty")
 
@@ -46,12 +46,12 @@ class SegmentList:
         self._entries: list[ListedSegment] = []
         self._changes = 0
         self.begins_at: int | None = None
-        """The base offset of the first segment when that last changed; None if it never did."""
+        """The base offset of the first segment when it last changed; None if it never did."""
         self.may_be_empty = False
         self.exists = False
-        """Whether there is a file."""
+        """Whether the file exists."""
         self.is_void = False
-        """Whether the file was damaged, so that it says nothing."""
+        """Whether the file was damaged, so that its content is ignored."""
 
     @property
     def path(self) -> str:
@@ -62,7 +62,7 @@ class SegmentList:
 
     @property
     def end_offset(self) -> int | None:
-        """The base offset of the segment that must follow the last listed one; None if nothing is listed."""
+        """Return the base offset of the segment after the last listed one; None if nothing is listed."""
         return self._entries[-1].end_offset if self._entries else self.begins_at
 
     def entry_at(self, base_offset: int) -> ListedSegment | None:
@@ -70,27 +70,27 @@ class SegmentList:
         found = self._entries[slot] if slot < len(self._entries) else None
         return found if found is not None and found.base_offset == base_offset else None
 
-    # Changes; none of these syncs
+    # Changes, written without a sync
 
     def add_closed(self, base_offset: int, end_offset: int, size: int) -> File:
-        """A segment is closed, and its bytes are synced; with REWRITTEN, it is about to be replaced."""
+        """Record a closed segment whose bytes are synced; with REWRITTEN, one that is about to be replaced."""
         return self._append(base_offset, end_offset, size)
 
     def add_start(self, offset: int) -> File:
-        """The log begins with the segment of this offset."""
+        """Record that the log begins with the segment at this offset."""
         return self._append(offset, offset, START)
 
     def add_restart(self, offset: int) -> File:
-        """The log is about to be emptied, to begin at this offset."""
+        """Record that the log is about to be emptied and to begin at this offset."""
         return self._append(offset, offset, RESTART)
 
     def add_truncation(self, offset: int) -> File | None:
-        """The log is about to be cut at this offset, and the segment before it opened; None if none is listed there."""
+        """Record that the log is about to be truncated to this offset; return None if no listed segment is affected."""
         reaches = bool(self._entries) and self._entries[-1].end_offset >= offset
         return self._append(offset, offset, TRUNCATION) if reaches else None
 
     def forget_before(self, offset: int) -> None:
-        """Drop from memory what lies wholly below the log start: it may be missing."""
+        """Drop from memory the entries below the log start, whose segments may be missing."""
         kept = 0
         while kept < len(self._entries) and self._entries[kept].end_offset <= offset:
             kept += 1
@@ -110,7 +110,7 @@ class SegmentList:
     # Reading
 
     def load(self) -> None:
-        """Read the file. A torn end is left out; a list that is damaged elsewhere is void."""
+        """Read the file. A torn last change is ignored; with damage elsewhere, the whole list is void."""
         content = self.disk.read_file(self._path)
         self.exists = True
         whole = len(content) // _CHANGE.size
@@ -125,7 +125,7 @@ class SegmentList:
             self._changes = number + 1
 
     def tidy(self) -> None:
-        """Write the list anew if most of it is superseded. Not before the log is known to be whole."""
+        """Rewrite the file if most changes are superseded. Call it only after the log was found complete."""
         if self._changes > max(_CHANGES_LEAST, len(self._entries) * _CHANGES_PER_ENTRY_MAX):
             changes = [] if self.begins_at is None else [(self.begins_at, self.begins_at, START)]
             if self.may_be_empty:

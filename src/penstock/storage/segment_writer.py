@@ -1,8 +1,8 @@
-"""The write path of a log, for leaders and followers alike: the active segment's file, rolls, and failed writes.
+"""The write path of a log on leaders and followers: the active segment's file, rolls, and failed writes.
 
-Segments roll by size, by time, when an index is full and when offsets no longer fit it. A write that failed leaves
-nothing visible: the file is cut back at once, or before the next write. The end of the log moves later, in
-flush.py, once log.py or replicated.py has noted epoch and producer. Refuses: RecordListTooLarge, StorageError.
+Segments roll by size, by time, when an index is full and when offsets no longer fit into it. A failed write leaves
+nothing visible: the file is truncated immediately or before the next write. flush.py moves the end of the log later,
+once log.py or replicated.py has recorded epoch and producer. Refuses: RecordListTooLarge, StorageError.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class SegmentWriter:
-    """Writes batches whose offsets are set behind the last one of the log."""
+    """Appends batches whose offsets are already set."""
 
     __slots__ = ("_file", "_is_torn", "_log", "_segment_bytes", "_segments", "roll_ms")
 
@@ -34,21 +34,21 @@ class SegmentWriter:
         self._segments = log.segments
         # The active segment's file, once something is written to it.
         self._file: File | None = None
-        # Whether the file may end with part of a batch.
+        # Whether the file may end with a part of a batch.
         self._is_torn = False
         self._segment_bytes = self.roll_ms = 0
 
     @property
     def is_open(self) -> bool:
-        """Whether the active segment may have been written to since the log was opened or cut."""
+        """Return whether the active segment may have been written to since the log was opened or truncated."""
         return self._file is not None
 
     def apply_settings(self, settings: TopicSettings) -> None:
-        """Roll by other limits from the next append on."""
+        """Use other limits from the next append on."""
         self._segment_bytes = settings.segment_bytes
         roll_ms = min(settings.segment_ms, settings.max_compaction_lag_ms) if settings.compact else settings.segment_ms
         if settings.segment_jitter_ms:
-            # A spread that is the same after a restart: nothing here draws chances.
+            # The jitter is derived from the folder name, so that it is the same after a restart.
             roll_ms -= crc32c(self._log.folder.encode()) % min(settings.segment_jitter_ms, roll_ms)
         self.roll_ms = roll_ms
         if self._file is not None:
@@ -66,10 +66,10 @@ class SegmentWriter:
         any_size: bool = False,
         is_one: bool = True,
     ) -> int:
-        """Write a batch, note where it stands and return its position.
+        """Write a batch, record its position and return it.
 
-        `any_size`: a segment may have nothing but this and be larger than `segment.bytes`: a leader has accepted it.
-        Unless they are one (`is_one`), the caller notes each of the batches in the active segment.
+        `any_size`: the batch may be larger than `segment.bytes`, because the leader has accepted it. Unless `is_one`,
+        there are several batches, which the caller records in the active segment.
         """
         file = self._file or self._open()
         segment = self._segments.active
@@ -83,7 +83,7 @@ class SegmentWriter:
             or segment.full
         ):
             if size > self._segment_bytes and not any_size:
-                raise RecordListTooLarge(f"the batch has {size} bytes, and segment.bytes is {self._segment_bytes}")
+                raise RecordListTooLarge(f"the batch has {size} bytes, more than segment.bytes, {self._segment_bytes}")
             self.roll()
             file = self._open()
             segment = self._segments.active
@@ -101,7 +101,7 @@ class SegmentWriter:
         return position
 
     def note_first(self, timestamp: int, now_ms: int) -> None:
-        """Note the times of the active segment's first batch, which say when it rolls."""
+        """Record the times of the active segment's first batch, which determine when it rolls."""
         segment = self._segments.active
         segment.first_timestamp = timestamp
         segment.created_ms = now_ms
@@ -122,7 +122,7 @@ class SegmentWriter:
         return self._file
 
     def _write_failed(self, error: OSError) -> NoReturn:
-        """Take back what part of a batch may have been written, now or before the next append."""
+        """Remove what a failed write may have left, now or before the next append."""
         self._is_torn = True
         with suppress(StorageError):
             self.mend_tail()
@@ -130,7 +130,7 @@ class SegmentWriter:
         raise StorageError(f"{self._segments.active.path}: {error}") from error
 
     def mend_tail(self) -> None:
-        """Cut off what a failed write has left."""
+        """Truncate the file to the end of the last complete batch, after a failed write."""
         if self._is_torn:
             active = self._segments.active
             try:
@@ -151,14 +151,14 @@ class SegmentWriter:
             self._begin_next(log.end_offset)
         except OSError as error:
             if is_disk_full(error):
-                # Another failure may be one of this log's files alone, which is read here, too.
+                # Other errors may concern only this log, because its files are read here as well.
                 log.directory.write_failed(error)
-            raise StorageError(f"{log.folder}: no new segment: {error}") from error
+            raise StorageError(f"{log.folder}: cannot create a segment: {error}") from error
         except BadBatch as bad:
             log.quarantine.refuse_damage(active, bad)
 
     def _begin_next(self, base_offset: int) -> None:
-        """Make the next active segment. The old one stays active if that fails."""
+        """Create the next active segment. The old one stays active if that fails."""
         log = self._log
         closing = self._segments.active
         written = closing.open_for_append()
@@ -172,7 +172,7 @@ class SegmentWriter:
         log.flusher.sync_indexes()
 
     def begin_at(self, base_offset: int) -> None:
-        """Make an empty segment the active one."""
+        """Create an empty segment and make it the active one."""
         log = self._log
         segment = Segment(
             log.directory,
@@ -193,7 +193,7 @@ class SegmentWriter:
         self._file = file
 
     def forget_file(self) -> None:
-        """Open the active segment again before the next write: the log was cut."""
+        """Open the active segment again before the next write, because the log was truncated."""
         self._file = None
 
     def close(self) -> Segment | None:

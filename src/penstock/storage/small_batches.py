@@ -1,9 +1,8 @@
-"""A look into small uncompressed batches, whose records cost little to follow.
+"""Validation of the records in small uncompressed batches, where it is cheap.
 
-Records are opaque (docs/decisions/0002): following every one would cost more than all the rest
-of an append. In a batch of a few records the price is a fraction of a microsecond each, so
-there lies are refused as Kafka refuses them; a large batch is taken at its checksum's word.
-Refuses: InvalidRecord.
+Records are opaque (docs/decisions/0002): checking each of them would cost more than the rest of an append. In a batch
+with few records it costs a fraction of a microsecond per record, so they are validated like in Kafka; for a large
+batch the checksum suffices. Refuses: InvalidRecord.
 """
 
 from typing import Final
@@ -12,19 +11,19 @@ from penstock.model.errors import InvalidRecord
 from penstock.wire.batch import HEADER_SIZE
 
 FOLLOWED_COUNT_MAX: Final = 16
-"""Up to so many records, each one's size is followed to the next."""
+"""In batches with up to this many records, the size of each record is checked."""
 OPENED_COUNT_MAX: Final = 2
-"""Up to so many records, the fields inside are followed too."""
+"""In batches with up to this many records, the fields of each record are checked as well."""
 _VARINT_SIZE_MAX: Final = 10
 
 
 def check(records: memoryview, count: int) -> None:
-    """Refuse a batch whose records are not the bytes that it has."""
+    """Refuse a batch whose records do not match its size."""
     position, end = HEADER_SIZE, len(records)
     try:
         for index in range(count):
             byte = records[position]
-            # One-byte sizes are the common case, and a size that is not negative is an even number.
+            # One-byte sizes are the common case; in zigzag encoding a non-negative size is an even number.
             if byte < 0x80:
                 size, start = byte >> 1, position + 1
                 negative = byte & 1
@@ -37,13 +36,13 @@ def check(records: memoryview, count: int) -> None:
             if count <= OPENED_COUNT_MAX:
                 _check_fields(records, start, position, index)
     except IndexError:
-        raise InvalidRecord(f"the batch claims {count} records and has fewer") from None
+        raise InvalidRecord(f"the batch has fewer than {count} records") from None
     if position != end:
         raise InvalidRecord(f"{end - position} bytes follow the last of {count} records")
 
 
 def _varint(view: memoryview, position: int) -> tuple[int, int]:
-    """A zigzag number as it is encoded, and the position behind it."""
+    """Return a varint without zigzag decoding, and the position after it."""
     value = shift = 0
     for _ in range(_VARINT_SIZE_MAX):
         byte = view[position]
@@ -52,17 +51,17 @@ def _varint(view: memoryview, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, position
         shift += 7
-    raise InvalidRecord("a record has a number that never ends")
+    raise InvalidRecord("a record has a varint that is too long")
 
 
 def _check_fields(view: memoryview, start: int, end: int, index: int) -> None:
-    _, position = _varint(view, start + 1)  # behind the attributes: the time
-    _, position = _varint(view, position)  # and the offset, which Kafka does not look at either
+    _, position = _varint(view, start + 1)  # the timestamp, after the attributes
+    _, position = _varint(view, position)  # the offset, which Kafka does not check either
     position = _skip_bytes(view, position, end, nullable=True)
     position = _skip_bytes(view, position, end, nullable=True)
     count, position = _varint(view, position)
     if count & 1 or count >> 1 > end - position:
-        raise InvalidRecord(f"record {index} claims an impossible number of headers")
+        raise InvalidRecord(f"record {index} has an impossible number of headers")
     for _ in range(count >> 1):
         position = _skip_bytes(view, position, end, nullable=False)
         position = _skip_bytes(view, position, end, nullable=True)

@@ -1,7 +1,7 @@
-"""Producer snapshots of a log: `<offset>.snapshot` holds the state of all producers before that offset.
+"""Producer snapshots of a log: `<offset>.snapshot` contains the state of all producers before that offset.
 
-Written when a segment begins and at a clean close, never synced: the checksum tells a good
-one, and an older one with more of the log replayed gives the same state.
+Written when a segment begins and at a clean close, never synced: the checksum shows if one is valid, and an older one
+gives the same state after replaying more of the log.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _DIGITS = 20
 
 
 def save_snapshot(disk: Disk, folder: str, producers: ProducerState, offset: int, bases: Sequence[int]) -> None:
-    """Write a snapshot; drop older ones that no segment begins with. A full disk may refuse."""
+    """Write a snapshot; remove older ones that are not at the start of a segment. Ignores a full disk."""
     content = producers.encode()
     with suppress(OSError):
         file = disk.open(f"{folder}/{file_name(offset, SUFFIX)}", create=True)
@@ -38,7 +38,7 @@ def save_snapshot(disk: Disk, folder: str, producers: ProducerState, offset: int
 
 
 def remove_snapshots(disk: Disk, folder: str, *, above: int) -> None:
-    """Remove snapshots of states that the log no longer reaches."""
+    """Remove snapshots after the end of the log."""
     for offset in _offsets(disk, folder):
         if offset > above:
             disk.remove(f"{folder}/{file_name(offset, SUFFIX)}")
@@ -47,7 +47,7 @@ def remove_snapshots(disk: Disk, folder: str, *, above: int) -> None:
 def load_producers(
     disk: Disk, folder: str, segments: Sequence[Segment], producers: ProducerState, end: int, now_ms: int
 ) -> None:
-    """Make the state before an offset: the newest good snapshot, then the log behind it. Raises Damaged."""
+    """Load the state before an offset from the newest valid snapshot and the log after it. Raises Damaged."""
     producers.clear()
     start = segments[0].base_offset
     for offset in reversed(_offsets(disk, folder)):
@@ -67,7 +67,7 @@ def load_producers(
 
 
 def replay(segments: Sequence[Segment], producers: ProducerState, start: int, end: int, now_ms: int) -> None:
-    """Note the producers' batches from one offset up to another, by their headers. Raises Damaged."""
+    """Apply the batches between two offsets by their headers. Raises Damaged."""
     for index, segment in enumerate(segments):
         if index + 1 < len(segments) and segments[index + 1].base_offset <= start:
             continue
@@ -93,7 +93,7 @@ def _replay_segment(segment: Segment, producers: ProducerState, start: int, end:
 def note_batch(
     producers: ProducerState, segment: Segment, position: int, header: HeaderTuple, now_ms: int
 ) -> EndedTransaction | None:
-    """Note a batch of a producer; return the transaction that it has aborted, if it has."""
+    """Apply a batch of a producer; return the transaction that it aborts, if it does."""
     last_offset = header[0] + header[6]
     if not header[5] & CONTROL:
         transactional = header[5] & TRANSACTIONAL

@@ -1,9 +1,8 @@
-"""All the logs of one data folder.
+"""All logs of one data folder.
 
-Owns the folder's lock, its `meta.properties`, the checkpoints and the partitions' folders:
-opening, making, deleting (renamed at once, removed later). A folder whose topic id does not
-match is set aside as stray and never deleted: deletion follows only from a topic's own
-tombstone. Goes to log.py. Refuses to start: StartupError.
+Owns the folder's lock, its `meta.properties`, the checkpoints, and the partition folders: opens, creates and deletes
+them (renamed immediately, removed later). A folder with the wrong topic id is set aside as stray and never deleted:
+only the deletion of its topic does that. Calls log.py. Refuses: StartupError.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from penstock.storage.partition_folder import (
     write_topic_id,
 )
 from penstock.storage.recovery import recover_unreadable
-from penstock.storage.reserve import Reserve, is_no_room
+from penstock.storage.reserve import Reserve, is_disk_full
 from penstock.storage.retention_clock import RetentionClock
 from penstock.storage.store_checkpoints import StoreCheckpoints, make_durable
 from penstock.storage.write_probe import WriteProbe
@@ -59,7 +58,7 @@ SYNC_FAILED: Final = ".sync_failed"
 
 
 class LogStore(StoreCheckpoints):
-    """The partitions of one data folder, by name."""
+    """The logs of one data folder, by partition."""
 
     def __init__(
         self,
@@ -77,10 +76,10 @@ class LogStore(StoreCheckpoints):
         self.meta = meta
         self.was_clean = clean
         self.previous_broker_epoch = NO_BROKER_EPOCH
-        """The epoch under which the last process stopped cleanly; the controller then knows that nothing was lost."""
+        """The broker epoch of the previous process if it stopped cleanly, which proves that nothing was lost."""
         self.on_failure: Callable[[], None] = lambda: None
         self.on_read_only: Callable[[bool], None] = lambda read_only: None
-        """Told when the folder becomes read-only, and when it takes writes again."""
+        """Called when the folder becomes read-only, and when it accepts writes again."""
         self._probe: WriteProbe | None = None
         self._clock = clock
         self._entropy = entropy
@@ -89,7 +88,7 @@ class LogStore(StoreCheckpoints):
             retention_clock.load(self._disk, self.folder), monotonic_ms=int(clock.monotonic() * 1000)
         )
         self.retention_now_ms()
-        # Folders of deleted partitions, each with the time when it may go.
+        # Folders of deleted partitions, each with the time when it may be removed.
         self._pending_removals: list[tuple[int, str]] = []
         self._syncing_names = self._names_changed = False
         directory.failed_before = self._disk.exists(self._path(SYNC_FAILED))
@@ -110,14 +109,14 @@ class LogStore(StoreCheckpoints):
         journal_group_least: int = GROUP_FILES_LEAST,
         reserve_size: int = 0,
     ) -> LogStore:
-        """Take a data folder for this node; a new one gets the cluster id, or a fresh one if none is given."""
+        """Lock and load a data folder; a new one gets the given cluster id, or a random one."""
         try:
             make_data_folder(disk, folder)
             lock = disk.lock_folder(folder)
         except BlockingIOError:
             raise StartupError(f"{folder} is in use by another process: stop it, or choose another folder") from None
         except OSError as error:
-            raise StartupError(f"{folder} cannot be used: {error.strerror or error}") from None
+            raise StartupError(f"cannot use {folder}: {error.strerror or error}") from None
         try:
             in_use = any(is_partition_like(name) for name in disk.list(folder))
             meta = claim_folder(disk, folder, cluster_id=cluster_id, node_id=node_id, entropy=entropy, in_use=in_use)
@@ -143,7 +142,7 @@ class LogStore(StoreCheckpoints):
             return store
         except OSError as error:
             lock.release()
-            raise StartupError(f"{folder} cannot be used: {error.strerror or error}") from None
+            raise StartupError(f"cannot use {folder}: {error.strerror or error}") from None
         except PenstockError:
             lock.release()
             raise
@@ -158,24 +157,24 @@ class LogStore(StoreCheckpoints):
 
     @property
     def failure(self) -> OSError | None:
-        """Why the folder is offline, None while it works."""
+        """Return why the folder is offline, None if it is not."""
         return self.directory.failure
 
     @property
     def is_read_only(self) -> bool:
-        """Whether the folder serves reads and takes no writes for now."""
+        """Return whether the folder serves reads but accepts no writes."""
         return self.directory.is_read_only
 
     @property
     def needed_bytes(self) -> int:
-        """How much must be free before the full folder accepts writes; 0 if it is not full."""
+        """Return how much must be free before the full folder accepts writes; 0 if it is not full."""
         directory = self.directory
-        is_full = directory.is_read_only and is_no_room(directory.refusal)
+        is_full = directory.is_read_only and is_disk_full(directory.refusal)
         return directory.reserve.room_needed if is_full and directory.reserve is not None else 0
 
     @property
     def reserved_bytes(self) -> int:
-        """What is left of the reserved space."""
+        """Return the remaining reserved space."""
         reserve = self.directory.reserve
         return 0 if reserve is None else reserve.held
 
@@ -189,9 +188,9 @@ class LogStore(StoreCheckpoints):
         return iter(list(self.logs.values()))
 
     def _failed(self, error: OSError) -> None:
-        """Tell those who depend on the folder, and leave a word for the next start, if the disk takes one."""
+        """Notify the node, and leave a file for the next start if the disk accepts it."""
         with suppress(OSError):
-            # Unsynced, for no sync can be trusted now: it need only live as long as the cache that it warns of.
+            # Not synced, because no sync can be trusted now. It matters only as long as the page cache lives.
             file = self._disk.open(self._path(SYNC_FAILED), create=True)
             file.write((f"{error}\n".encode(),), 0)
             file.close()
@@ -200,7 +199,7 @@ class LogStore(StoreCheckpoints):
     # Time
 
     def retention_now_ms(self) -> int:
-        """The time that ages are counted to, which a jump of the wall clock does not move at once."""
+        """Return the time from which the age of records is computed; a jump of the wall clock does not move it."""
         clock = self._retention_clock
         is_first, doubted = clock.is_new, clock.is_doubtful
         wall_ms = self._clock.wall_ms()
@@ -220,7 +219,7 @@ class LogStore(StoreCheckpoints):
     # Partitions
 
     def open(self, topic_partition: TopicPartition, topic_id: UUID, settings: TopicSettings) -> Log:
-        """Open a partition's log, or make it. Raises OSError."""
+        """Open or create a partition's log. Raises OSError."""
         log = self.logs.get(topic_partition)
         if log is not None and not log.quarantine.is_provisional:
             assert log.topic_id == topic_id, f"{topic_partition} is open under another topic id"
@@ -257,9 +256,9 @@ class LogStore(StoreCheckpoints):
     def open_unreadable(
         self, topic_partition: TopicPartition, topic_id: UUID, settings: TopicSettings, why: str
     ) -> Log | None:
-        """Open a log that `open` could not read as a damaged one, or return None if it had no records.
+        """Open a log that `open` could not read as a damaged one; return None if it had no records.
 
-        Nothing on disk is changed, and `open` may be tried again.
+        Nothing on disk is changed, and `open` may be called again.
         """
         folder = self._path(str(topic_partition))
         holding = self._held[topic_id, topic_partition.partition]
@@ -269,7 +268,7 @@ class LogStore(StoreCheckpoints):
         if state is None:
             return None
         if holding is Holding.UNKNOWN:
-            # Perhaps the folder is that of a deleted topic with the same name.
+            # The folder may be that of a deleted topic with the same name.
             state.damaged_from = state.start_offset
         log = Log(self.directory, folder, topic_partition, TopicId(topic_id), settings, state, self._clock.wall_ms)
         self._register(log)
@@ -279,8 +278,8 @@ class LogStore(StoreCheckpoints):
         topic_partition = log.topic_partition
         if log.damage is not None:
             logger.error(
-                "%s is damaged: offsets %d to %d are not served, and no records are taken: %s. With another replica "
-                "it is refilled; otherwise put the files back, or see `penstock log accept-loss`",
+                "%s is damaged, offsets %d to %d are not served and appends are rejected: %s. If it has another "
+                "replica, it is copied again; otherwise restore the files, or run `penstock log accept-loss`",
                 topic_partition, log.damaged_from, log.end_offset - 1, log.damage,
             )  # fmt: skip
         log.compaction.load(self.clean_offsets.found(topic_partition))
@@ -294,7 +293,7 @@ class LogStore(StoreCheckpoints):
         self.logs[topic_partition] = log
 
     def _record_holding(self, log: Log, holding: Holding, *, is_new: bool, is_lost: bool) -> None:
-        """Note what the data folder holds from now on, and have it synced with the first batch."""
+        """Record the partition in the table of the data folder, to be synced with its first batch."""
         key = log.topic_id, log.topic_partition.partition
         try:
             if is_lost or (holding is Holding.UNKNOWN and log.end_offset):
@@ -302,23 +301,23 @@ class LogStore(StoreCheckpoints):
             elif holding is Holding.UNKNOWN:
                 self._note_held(key, Holding.CREATED)
         except OSError:
-            # A full disk must not keep a log from being read that is there; the next start enters it.
+            # A full disk must not prevent reads of an existing log; the next start adds it to the table.
             if is_new:
                 raise
         has_topic_id = not is_new and read_topic_id(self._disk, log.folder) is not None
         if not has_topic_id:
             if not is_new:
-                logger.warning("%s had no %s: it is written again", log.folder, PARTITION_METADATA)
+                logger.warning("%s has no %s: writing it again", log.folder, PARTITION_METADATA)
             write_topic_id(self._disk, log.folder, log.topic_id)
         if not has_topic_id or holding is Holding.CREATED or log.end_offset == 0:
-            # An empty log is closed without a sync: nothing of its folder may be on disk yet.
+            # An empty log is closed without a sync, so its folder may not be on disk yet.
             self._sync_names_with_first_batch(log)
         if holding is Holding.CREATED and log.flusher.syncs_appends and log.end_offset and log.damage is None:
-            # Recovery counts what it has found as durable.
+            # Recovery treats all records that it finds as durable.
             log.flusher.sync_names()
 
     def delete(self, topic_partition: TopicPartition, topic_id: UUID) -> None:
-        """Take a partition away for good. Its folder is renamed now and removed later; a reader's slices stay good."""
+        """Delete a partition. Its folder is renamed now and removed later; slices that are being read stay valid."""
         folder = self._path(str(topic_partition))
         log = self.logs.get(topic_partition)
         if log is not None and log.topic_id == topic_id:
@@ -334,7 +333,7 @@ class LogStore(StoreCheckpoints):
         self.clean_offsets.forget(topic_partition)
         self._forget_mark(topic_partition)
         target = self._path(suffixed(topic_partition, self._entropy.uuid(), DELETE_SUFFIX))
-        # If the disk refuses, the folder stays as one of a dead topic, which gives way to any new one.
+        # If this fails, the folder stays with the id of a deleted topic, and is set aside for a new one.
         with suppress(OSError):
             self._journal.forget(folder)
             self._disk.rename(folder, target)
@@ -343,14 +342,14 @@ class LogStore(StoreCheckpoints):
             self._sync_names_later()
 
     def prepare_delete(self, topic_partitions: Iterable[TopicPartition], topic_id: UUID) -> None:
-        """Spare `delete`, which must follow, a sync for each of many partitions of a topic."""
+        """Prepare the deletion of many partitions with one sync of the journal; `delete` must follow for each."""
         logs = map(self.logs.get, topic_partitions)
-        # A disk that fails has told so, and each deletion asks it again.
+        # The journal has reported the failure, and each deletion tries again.
         with suppress(OSError):
             self._journal.forget(*(log.folder for log in logs if log and log.topic_id == topic_id))
 
     def _sync_names_later(self) -> None:
-        """Make the new names of deleted folders durable, many at a time. Until then a start may find strays."""
+        """Sync the renames of deleted folders, many at a time. Before that, a crash may leave stray folders."""
         self._names_changed = True
         if not self._syncing_names:
             self._syncing_names, self._names_changed = True, False
@@ -364,27 +363,27 @@ class LogStore(StoreCheckpoints):
             self._sync_names_later()
 
     def topic_id_of(self, topic_partition: TopicPartition) -> UUID | None:
-        """The topic id of a partition that has a folder here, None if that does not say."""
+        """Return the topic id of a partition's folder, None if it has no valid one."""
         return read_topic_id(self._disk, self._path(str(topic_partition)))
 
     def apply_accepted_loss(self, topic_partition: TopicPartition, *, start_offset: int, end_offset: int) -> None:
-        """The loss of a log's offsets is accepted: it has these from now on. Raises StorageError."""
+        """Set the offsets of a log after its loss was accepted. Raises StorageError."""
         self.logs[topic_partition].offsets.accept_loss(start=start_offset, end=end_offset)
         self.log_starts.save_now()
         del self.logs[topic_partition]
 
     def set_aside_damaged(self, topic_partition: TopicPartition) -> str:
-        """Take a damaged log out of use, but not off the disk, so that another can begin in its place."""
+        """Rename the folder of a damaged log, so that an empty one can be created; return the new name."""
         log = self.logs[topic_partition]
         target = self._path(suffixed(topic_partition, self._entropy.uuid(), DAMAGED_SUFFIX))
         self._disk.rename(log.folder, target)
         del self.logs[topic_partition]
         log.abandon()
-        # What is filled again counts as held with its first batch.
+        # The new log is recorded as held with its first batch.
         self._held.note((log.topic_id, topic_partition.partition), Holding.UNKNOWN)
         self._unsynced_folders.discard(log)
         self._forget_point(topic_partition)
-        # Without a table of what is held, a mark would tell of a folder that is lost.
+        # If the table of partitions were missing, a high watermark would mean that the folder is lost.
         self._forget_mark(topic_partition)
         self.log_starts.forget(topic_partition)
         self.clean_offsets.forget(topic_partition)
@@ -393,7 +392,7 @@ class LogStore(StoreCheckpoints):
         return target
 
     def remove_damaged(self, topic_partition: TopicPartition) -> None:
-        """The partition is whole again: what was set aside of it may go."""
+        """Remove the folders of a partition that were set aside, because it is complete again."""
         log = self.logs.get(topic_partition)
         delay_ms = 0 if log is None else log.settings.file_delete_delay_ms
         with suppress(OSError):
@@ -402,7 +401,7 @@ class LogStore(StoreCheckpoints):
                     self._pending_removals.append((self._clock.wall_ms() + delay_ms, self._path(name)))
 
     def remove_deleted_folders(self, now_ms: int) -> None:
-        """Remove the folders of deleted partitions whose delay is over."""
+        """Remove the folders of deleted partitions whose delay has passed."""
         due = [each for each in self._pending_removals if each[0] <= now_ms]
         self._pending_removals = [each for each in self._pending_removals if each[0] > now_ms]
         for each in due:
@@ -413,7 +412,7 @@ class LogStore(StoreCheckpoints):
             self._pending_removals.append(doomed)
 
     def strays(self) -> list[str]:
-        """Return the partition folders that nobody has opened. They are left alone: only a tombstone deletes."""
+        """Return the partition folders that are not open. They are kept: only the deletion of a topic removes them."""
         opened = {str(topic_partition) for topic_partition in self.logs}
         return [
             name
@@ -423,7 +422,7 @@ class LogStore(StoreCheckpoints):
         ]
 
     def _set_aside(self, topic_partition: TopicPartition) -> None:
-        """Make room for a partition whose name is taken by another topic's folder. One without records may go."""
+        """Rename the folder of another topic with the same name, or remove it if it has no records."""
         folder = self._path(str(topic_partition))
         if holds_records(self._disk, folder):
             self._disk.rename(folder, self._path(suffixed(topic_partition, self._entropy.uuid(), STRAY_SUFFIX)))
@@ -432,7 +431,7 @@ class LogStore(StoreCheckpoints):
         self._disk.sync_folder(self.folder)
 
     def close(self, clean: bool = True, *, broker_epoch: int = NO_BROKER_EPOCH) -> None:
-        """Leave the folder. After a clean close the next start scans nothing."""
+        """Close all logs and release the folder. After a clean close the next start scans nothing."""
         try:
             if clean and self.directory.failure is None:
                 for log in self:
@@ -446,7 +445,7 @@ class LogStore(StoreCheckpoints):
                 content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}).encode()
                 self.directory.with_reserve(lambda: self._disk.replace_file(self._path(CLEAN_SHUTDOWN), content))
         except (OSError, StorageError):
-            # The start after this one scans: slower, and just as right.
+            # The next start scans the logs, which is slower but correct.
             with suppress(OSError):
                 self._disk.remove(self._path(CLEAN_SHUTDOWN))
         finally:
@@ -460,7 +459,7 @@ class LogStore(StoreCheckpoints):
 
 
 def _read_broker_epoch(disk: Disk, path: str) -> int:
-    """The epoch in a clean-shutdown file; older releases, and Kafka's, left it empty."""
+    """Return the epoch in a clean-shutdown file; the files of older releases and of Kafka are empty."""
     try:
         return int(json.loads(disk.read_file(path))["brokerEpoch"])
     except (ValueError, KeyError, TypeError):

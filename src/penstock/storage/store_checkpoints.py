@@ -1,7 +1,7 @@
-"""What a data folder knows of its logs: where they begin, how far they reach at least, and that they exist.
+"""The checkpoints of a data folder: where its logs begin, how far they reach at least, and that they exist.
 
-The base of `LogStore`, which opens logs with what is known here, so that they notice what is missing. The table of
-all knowledge stands in docs/internals/damage.md. Goes to checkpoint.py, saved_offsets.py and held.py.
+The base class of `LogStore`, which passes these values to recovery, so that missing records are noticed. The table of
+all values is in docs/internals/damage.md. Calls checkpoint.py, saved_offsets.py and held_partitions.py.
 """
 
 from collections.abc import Mapping
@@ -30,16 +30,16 @@ from penstock.storage.partition_folder import PARTITION_METADATA
 from penstock.storage.recovery import LogExpectations
 from penstock.storage.saved_offsets import SavedOffsets
 
-# A start scans what was synced since the last checkpoint: so much of it takes a tenth of a second.
+# Recovery scans what was synced since the last checkpoint; this much takes a tenth of a second.
 UNCHECKED_SIZE_MAX: Final = 256 * 1024 * 1024
 
 
 def make_durable(disk: Disk, folder: str) -> None:
-    """Sync what a killed process may have left in the cache: what is read now must be what a power loss leaves."""
-    # The only checkpoint that is written without a sync.
+    """Sync what a killed process may have left in the page cache, so that a power failure cannot undo it later."""
+    # This is the only checkpoint that is written without a sync.
     path = f"{folder}/{HIGH_WATERMARKS}"
     if disk.exists(path) and not read_offsets(disk, path):
-        # A torn one goes for good. Written over, it could become again what it was, by a power loss at that moment.
+        # Remove a torn file: if it were overwritten, a power failure at that moment could restore its old content.
         disk.remove(path)
     elif disk.exists(path):
         file = disk.open(path)
@@ -49,14 +49,14 @@ def make_durable(disk: Disk, folder: str) -> None:
 
 
 class StoreCheckpoints:
-    """The checkpoints of one data folder, and the partitions that it holds."""
+    """The checkpoints of one data folder, and the table of its partitions."""
 
     def __init__(self, directory: LogDirectory) -> None:
         self.directory = directory
         self.folder = directory.path
         self.logs: dict[TopicPartition, Log] = {}
         self._disk = directory.disk
-        # As last written; logs that are not open keep what was found.
+        # As last written; logs that are not open keep the values that were read at startup.
         self._recovery_points = read_offsets(self._disk, self._path(RECOVERY_POINTS))
         self.log_starts = SavedOffsets(
             self._disk,
@@ -65,7 +65,7 @@ class StoreCheckpoints:
             lambda: {at: log.start_offset for at, log in self.logs.items()},
             directory.with_reserve,
         )
-        # How far compaction has come. Without it a log counts as dirty from its start.
+        # The progress of compaction. Without it, a log counts as dirty from its start.
         self.clean_offsets = SavedOffsets(
             self._disk,
             self.folder,
@@ -73,17 +73,17 @@ class StoreCheckpoints:
             lambda: {at: log.compaction.clean_offset for at, log in self.logs.items()},
             directory.with_reserve,
         )
-        # Lower bounds, as they were found or last written.
+        # Lower bounds, as read at startup or last written.
         self.high_watermarks: Mapping[TopicPartition, int] = read_offsets(self._disk, self._path(HIGH_WATERMARKS))
-        # How large each active segment was at the last checkpoint of its recovery point.
+        # The size of each active segment at the last checkpoint of its recovery point.
         self._checked_sizes: dict[TopicPartition, int] = {}
-        # Partitions that are deleted, while a mark or a recovery point of theirs may still be on disk.
+        # Deleted partitions whose high watermark or recovery point may still be on disk.
         self._deleted_marks, self._deleted_points = set[TopicPartition](), set[TopicPartition]()
         self._held = HeldPartitions(self._disk, self.folder)
-        # Logs whose folders' names a power loss could still take.
+        # Logs whose folder names a power failure could still undo.
         self._unsynced_folders: set[Log] = set()
 
-    # What is known of a log that is opened
+    # Expectations for a log that is opened
 
     def _known(self, topic_partition: TopicPartition, settings: TopicSettings, *, held: bool) -> LogExpectations:
         return LogExpectations(
@@ -95,11 +95,11 @@ class StoreCheckpoints:
 
     @property
     def _is_same_boot(self) -> bool:
-        """Whether nothing that the last process wrote can be missing. After a failed sync it can."""
+        """Return whether everything that the previous process wrote must be present; not so after a failed sync."""
         return self._held.is_same_boot and not self.directory.failed_before
 
     def _is_lost(self, topic_partition: TopicPartition, holding: Holding, settings: TopicSettings) -> bool:
-        """Whether a partition without a folder had one. The table stands in docs/internals/damage.md."""
+        """Return whether a partition without a folder had one. The table is in docs/internals/damage.md."""
         if self._held.is_new:
             return bool(self._recovery_points.get(topic_partition) or self.high_watermarks.get(topic_partition))
         if holding is Holding.CREATED:
@@ -107,14 +107,15 @@ class StoreCheckpoints:
         return holding is Holding.HELD
 
     def _least_end(self, topic_partition: TopicPartition, settings: TopicSettings) -> int:
-        """An offset that a log must reach, by its mark; 0 where a power loss may have taken what is below the mark."""
+        """Return the offset that a log must reach: its high watermark, or 0 after a power failure without syncs."""
         is_durable = self._is_same_boot or settings.flush_mode == "fsync"
         return self.high_watermarks.get(topic_partition, 0) if is_durable else 0
 
     def note_boot(self) -> None:
-        """Remember, once every log is open, under which boot of the machine they are written.
+        """Store the boot id of the machine once every log is open.
 
-        A log that lost its end to a restart of the machine has a mark behind that, which counts within a boot.
+        Lowers the high watermarks of logs that lost their end when the machine restarted, because from now on a log
+        must reach its high watermark.
         """
         ends = {topic_partition: log.end_offset for topic_partition, log in self.logs.items() if log.damage is None}
         marks = self.high_watermarks
@@ -123,7 +124,7 @@ class StoreCheckpoints:
             self._held.note_boot()
 
     def _forget_previous(self, topic_partition: TopicPartition) -> None:
-        """No power loss may give a new log an offset or the mark of one that had its name. Raises StorageError."""
+        """Durably remove the offsets of a deleted log with the same name as a new one. Raises StorageError."""
         self.log_starts.reset(topic_partition)
         self.clean_offsets.reset(topic_partition)
         self._forget_point(topic_partition)
@@ -145,7 +146,7 @@ class StoreCheckpoints:
         if self._recovery_points.pop(topic_partition, None):
             self._deleted_points.add(topic_partition)
 
-    # Partitions that are held
+    # The partition table
 
     def _note_held(self, key: tuple[UUID, int], state: Holding) -> None:
         self.directory.with_reserve(lambda: self._held.note(key, state))
@@ -159,14 +160,14 @@ class StoreCheckpoints:
         self._unsynced_folders.add(log)
 
     def _names_synced_with_batch(self, log: Log) -> None:
-        """The names of a log are durable: from its first batch on a missing folder is a loss."""
+        """Record that a log's folder is durable: if it is missing later, records are lost."""
         key = log.topic_id, log.topic_partition.partition
-        # A log that a full disk has refused a slot is entered by the next start.
+        # If the disk was too full for a slot, the next start adds the log.
         if self._held[key] is not Holding.UNKNOWN:
             self._held.note(key, Holding.HELD)
         self._held.sync()
         if log in self._unsynced_folders:
-            # The data folder was synced for this log, and with it the names of all folders that were made before.
+            # This synced the data folder, and with it the names of all folders that were created before.
             for each in self._unsynced_folders:
                 each.flusher.folder_is_synced(self.folder)
             self._unsynced_folders.clear()
@@ -174,7 +175,7 @@ class StoreCheckpoints:
     # Checkpoints
 
     def checkpoint_recovery_points(self) -> None:
-        """Write down what a crash need not scan again; epochs that only the log knew are written first."""
+        """Write the recovery points; leader epochs that are only in memory are written first."""
         points = dict(self._recovery_points)
         for topic_partition, log in self.logs.items():
             if log.damage is not None:
@@ -196,18 +197,18 @@ class StoreCheckpoints:
         self._deleted_points.clear()
 
     def checkpoint_log_starts(self) -> None:
-        """Write down what deletion has hidden, before returning."""
+        """Write the log start offsets before returning."""
         self.log_starts.save_now()
 
     def _truncating(self, topic_partition: TopicPartition, offset: int) -> None:
-        """A log is about to be cut: no crash may leave an offset behind what is left of it."""
+        """Lower the checkpoints of a log before it is truncated: after a crash, none may lie beyond its end."""
         self.checkpoint_recovery_points()
         self.clean_offsets.save_now()
         if self.high_watermarks.get(topic_partition, 0) > offset:
             self.high_watermarks = self._write(HIGH_WATERMARKS, None, {**self.high_watermarks, topic_partition: offset})
 
     def checkpoint_high_watermarks(self, marks: Mapping[TopicPartition, int]) -> None:
-        """Write down lower bounds of the marks; not synced, since a file that fails its checks is as good as none."""
+        """Write lower bounds of the high watermarks, without a sync: a file that fails its checks is ignored."""
         if marks != self.high_watermarks:
             try:
                 file = self._disk.open(self._path(HIGH_WATERMARKS), create=True)
@@ -219,12 +220,12 @@ class StoreCheckpoints:
                     file.close()
             except OSError as error:
                 raise StorageError(f"{self._path(HIGH_WATERMARKS)}: {error}") from error
-            # Until a synced write, a power loss may bring back those that are left out.
+            # Until the next synced write, a power failure may restore the entries that are left out.
             self._deleted_marks |= self.high_watermarks.keys() - marks.keys()
         self.high_watermarks = dict(marks)
 
     def checkpoint_is_due(self) -> bool:
-        """Whether a crash now would have to scan more than active segments, or much of those."""
+        """Return whether recovery after a crash would scan a closed segment, or much of the active ones."""
         points = self._recovery_points
         unchecked = 0
         for topic_partition, log in self.logs.items():

@@ -1,8 +1,7 @@
-"""The sparse map from timestamps to offsets in one segment (`.timeindex`).
+"""The sparse index from timestamps to offsets in one segment (`.timeindex`).
 
-An entry holds the largest timestamp so far and the last offset of the batch that brought
-it, relative to the segment's base: 8 + 4 bytes, strictly rising, as Kafka writes them. Like
-the offset index it is checked against the log whenever it is used.
+An entry has the largest timestamp so far and the last offset of its batch, relative to the segment's base offset:
+8 + 4 bytes, strictly rising, in Kafka's format. Like the offset index, it is compared with the log on every use.
 """
 
 from array import array
@@ -34,7 +33,7 @@ class TimeIndex(IndexFile):
         return len(self.timestamps)
 
     def load(self, disk: Disk) -> None:
-        """Read the file; Corruption when it cannot be a time index."""
+        """Read the file; raise Corruption if it cannot be a time index."""
         timestamps, offsets = array("q"), array("i")
         for timestamp, relative in ENTRY.iter_unpack(self._read(disk)):
             if timestamps and (timestamp <= timestamps[-1] or relative <= offsets[-1]):
@@ -42,11 +41,11 @@ class TimeIndex(IndexFile):
             timestamps.append(timestamp)
             offsets.append(relative)
         if offsets and (offsets[0] < 0 or timestamps[0] < 0):
-            raise Corruption(f"{self.path}: an entry lies before the segment")
+            raise Corruption(f"{self.path}: an entry is before the segment")
         self.timestamps, self.offsets = timestamps, offsets
 
     def append(self, timestamp: int, last_offset: int) -> None:
-        """Add an entry unless the largest timestamp has not moved since the last one."""
+        """Add an entry, unless the largest timestamp is the same as in the last one."""
         if timestamp > (self.timestamps[-1] if self.timestamps else NO_TIMESTAMP):
             relative = last_offset - self.base_offset
             self.timestamps.append(timestamp)
@@ -54,20 +53,20 @@ class TimeIndex(IndexFile):
             self._unsaved += ENTRY.pack(timestamp, relative)
 
     def last(self) -> tuple[int, int]:
-        """Return the last timestamp with its offset, (-1, base offset) when empty."""
+        """Return the last timestamp and its offset, (-1, base offset) if the index is empty."""
         if not self.timestamps:
             return NO_TIMESTAMP, self.base_offset
         return self.timestamps[-1], self.base_offset + self.offsets[-1]
 
     def lookup(self, timestamp: int) -> tuple[int, int] | None:
-        """Return the last entry below the timestamp: no batch up to its offset reaches the timestamp."""
+        """Return the last entry below the timestamp: no batch up to its offset has that timestamp or a later one."""
         slot = bisect_left(self.timestamps, timestamp) - 1
         if slot < 0:
             return None
         return self.timestamps[slot], self.base_offset + self.offsets[slot]
 
     def truncate(self, offset: int) -> None:
-        """Drop the entries of batches that end at or after the offset."""
+        """Remove the entries of batches that end at or after the offset."""
         count = bisect_left(self.offsets, offset - self.base_offset)
         del self.timestamps[count:]
         del self.offsets[count:]

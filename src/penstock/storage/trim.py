@@ -1,8 +1,7 @@
-"""Taking parts of a log away: at the start by retention and DeleteRecords, at the end by truncation.
+"""Removal of records: at the start of a log by retention and DeleteRecords, at its end by truncation.
 
-Only whole segments leave at the start, and nothing at or above the high watermark; the
-active one is rolled before it goes. Files are renamed first and removed after
-`file.delete.delay.ms`, since a slice of one may be on its way to a reader.
+Only whole segments are removed at the start, and nothing at or above the high watermark; the active segment is rolled
+first. Files are renamed and removed after `file.delete.delay.ms`, because a response may still be reading them.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ DELETED_SUFFIX = ".deleted"
 
 
 def advance_start(log: Log, offset: int) -> None:
-    """Move the log's start; a step back is ignored."""
+    """Move the log start forward; ignore a lower offset."""
     if offset > log.end_offset:
-        raise OffsetOutOfRange(f"offset {offset} is beyond the end, {log.end_offset}")
+        raise OffsetOutOfRange(f"offset {offset} is after the log end, {log.end_offset}")
     if offset > log.start_offset:
         log.offsets.advance_start(offset)
         log.epochs.truncate_start(offset)
@@ -38,7 +37,7 @@ def advance_start(log: Log, offset: int) -> None:
 
 
 def delete_old_segments(log: Log, high_watermark: int, now_ms: int) -> int:
-    """Drop segments below the start, then by age, then by size, oldest first."""
+    """Remove the oldest segments that are below the start, too old, or above the size limit."""
     if log.compaction.is_running:
         return 0
     if _all_expired(log, high_watermark, now_ms):
@@ -46,14 +45,14 @@ def delete_old_segments(log: Log, high_watermark: int, now_ms: int) -> int:
     count = _count_deletable(log, high_watermark, now_ms)
     if count == 0:
         return 0
-    # The start is durable before the files go: it must not move back after a crash.
+    # The start must be durable before files are removed, so that it does not move back after a crash.
     advance_start(log, max(log.start_offset, log.segments.bases[count]))
     log.checkpoints.when_start_saved(partial(_drop_hidden_segments, log, now_ms))
     return count
 
 
 def _drop_hidden_segments(log: Log, now_ms: int, error: OSError | None) -> None:
-    """Let the segments before the start go, now that it is on disk. Otherwise the next round tries again."""
+    """Remove the segments before the start, now that it is on disk; after an error the next round tries again."""
     if error is not None or log.compaction.is_running or log.is_abandoned or log.directory.failure is not None:
         return
     count = bisect_right(log.segments.bases, log.start_offset) - 1
@@ -61,7 +60,7 @@ def _drop_hidden_segments(log: Log, now_ms: int, error: OSError | None) -> None:
         count = min(count, bisect_right(log.segments.bases, log.damaged_from) - 1)
     removed = log.segments[: max(count, 0)]
     if removed and log.segment_list.begins_at != log.segments.bases[len(removed)]:
-        # Without it the next start takes the log start checkpoint's word.
+        # Without this entry, recovery relies on the log start checkpoint.
         with suppress(OSError):
             log.segment_list.add_start(log.segments.bases[len(removed)])
     log.segments.drop_first(len(removed))
@@ -69,7 +68,7 @@ def _drop_hidden_segments(log: Log, now_ms: int, error: OSError | None) -> None:
         try:
             _delete_later(log, segment, now_ms)
         except OSError as error:
-            # Nobody waits for an answer here, and the list of segments no longer names the file.
+            # No request waits for this, and the segment list no longer contains the file.
             logger.warning("%s: cannot rename a deleted segment, the next start removes it: %s", log.folder, error)
 
 
@@ -88,13 +87,13 @@ def _count_deletable(log: Log, high_watermark: int, now_ms: int) -> int:
             count = index + 1
         elif not settings.delete or settings.retention_ms < 0 or segment.max_timestamp >= 0:
             break
-        # Without timestamps a segment is as old as the next one that has some.
+        # A segment without timestamps is as old as the next one that has some.
         excess -= segment.size
     return count
 
 
 def _all_expired(log: Log, high_watermark: int, now_ms: int) -> bool:
-    """Whether even the active segment holds only what is older than retention allows."""
+    """Return whether all records, including those in the active segment, are older than retention allows."""
     return (
         log.settings.delete
         and log.segments.active.size > 0
@@ -115,7 +114,7 @@ def _is_expired(log: Log, segment: Segment, now_ms: int) -> bool:
 
 
 def _delete_later(log: Log, segment: Segment, now_ms: int) -> None:
-    """Rename a segment's files out of the log; they are removed after the delay. Raises OSError after trying all."""
+    """Rename the files of a segment, to be removed after the delay. Raises OSError after trying all of them."""
     disk = log.directory.disk
     snapshot = f"{log.folder}/{file_name(segment.base_offset, snapshots.SUFFIX)}"
     renamed: list[str] = []
@@ -137,7 +136,7 @@ def _delete_later(log: Log, segment: Segment, now_ms: int) -> None:
 
 
 def truncate_to(log: Log, offset: int) -> None:
-    """Cut the batch that holds the offset and everything behind it."""
+    """Remove the batch that contains the offset and everything after it."""
     if offset >= log.end_offset:
         return
     if offset <= log.segments.bases[0]:
@@ -149,10 +148,10 @@ def truncate_to(log: Log, offset: int) -> None:
     try:
         position = segment.find(offset)
         first_cut = offset if position is None else segment.header_at(position)[0]
-        # In a hole that compaction left, the log will end somewhere before the offset.
+        # In a gap that compaction left, the log will end before the offset.
         in_hole = position is None or first_cut > offset
         recovery_point = segment.base_offset if in_hole else first_cut
-        # The segment that is cut becomes the active one, which is synced as such.
+        # The truncated segment becomes the active one and is synced as such.
         _prepare_truncation(log, offset, recovery_point=recovery_point, keeps=segment.base_offset)
         changed = log.segment_list.add_truncation(offset)
         with _offline_if_incomplete(log):
@@ -178,7 +177,7 @@ def truncate_to(log: Log, offset: int) -> None:
 
 
 def truncate_fully_and_start_at(log: Log, offset: int) -> None:
-    """Remove every segment and begin an empty one at the offset."""
+    """Remove every segment and create an empty one at the offset."""
     _finish_swap(log)
     _prepare_truncation(log, offset, recovery_point=offset, keeps=0)
     is_listed = log.segment_list.exists
@@ -196,7 +195,7 @@ def truncate_fully_and_start_at(log: Log, offset: int) -> None:
         log.directory.with_reserve(partial(log.writer.begin_at, offset))
         disk.sync_folder(log.folder)
         log.segment_list.add_start(offset).sync()
-        # An empty log is as durable as its name, which is synced: nobody shall wait for more.
+        # An empty log is durable once its file name is synced, so nothing is left to wait for.
         log.offsets.restart(offset)
         log.epochs.clear()
         log.save_epochs()
@@ -204,9 +203,9 @@ def truncate_fully_and_start_at(log: Log, offset: int) -> None:
 
 @contextmanager
 def _offline_if_incomplete(log: Log) -> Iterator[None]:
-    """Take the folder offline if the disk refuses a truncation that has begun.
+    """Take the folder offline if the disk fails during a truncation.
 
-    The log in memory is neither what it was nor truncated. The next start completes the truncation.
+    The log in memory is then neither unchanged nor truncated. The next start completes the truncation.
     """
     try:
         yield
@@ -216,16 +215,16 @@ def _offline_if_incomplete(log: Log) -> Iterator[None]:
 
 
 def _finish_swap(log: Log) -> None:
-    """Finish what compaction has begun; otherwise a start would, and bring back what is cut now."""
+    """Finish a swap of compaction; otherwise the next start would finish it and restore truncated records."""
     log.compaction.finish_swap()
     if log.directory.failure is not None:
         raise log.directory.failure
 
 
 def _prepare_truncation(log: Log, offset: int, *, recovery_point: int, keeps: int) -> None:
-    """Lower the recovery point first: a crash half-way must not look like the loss of synced batches.
+    """Lower the recovery point first, so that a crash during the truncation does not look like a loss of records.
 
-    Segments that end at the offset `keeps` or before it stay closed, and may still have to be synced.
+    Segments that end at or before the offset `keeps` stay closed, and may still need a sync.
     """
     log.flusher.forget(from_offset=keeps)
     log.offsets.mark_unflushed_from(recovery_point)

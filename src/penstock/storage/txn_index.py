@@ -1,8 +1,8 @@
-"""The aborted transactions whose marker stands in one segment (`.txnindex`).
+"""The aborted transactions whose marker is in one segment (`.txnindex`).
 
-An entry is Kafka's: version, producer id, first and last offset, and the last stable
-offset when the marker was written; 34 bytes. Entries come by their last offset. The file
-has no checksum of its own: aborted.py keeps one, and what does not match it is made anew.
+Entries are in Kafka's format: version, producer id, first and last offset, and the last stable offset when the marker
+was written; 34 bytes. They are ordered by last offset. The file has no checksum: aborted.py keeps one, and an index
+that does not match it is rebuilt.
 """
 
 from array import array
@@ -21,12 +21,12 @@ from penstock.storage.producer_state import EndedTransaction
 ENTRY: Final = Struct(">hqqqq")
 VERSION: Final = 0
 Summary = tuple[int, int]
-"""How many entries there are, and their checksum."""
+"""The number of entries and their checksum."""
 EMPTY: Final[Summary] = (0, 0)
 
 
 class TxnIndex(IndexFile):
-    """The entries of one segment. Unknown until it is loaded or its summary is given."""
+    """The entries of one segment, unknown until the file is loaded or `expected` is set."""
 
     __slots__ = (
         "_crc",
@@ -44,9 +44,9 @@ class TxnIndex(IndexFile):
     def __init__(self, path: str, base_offset: int, *, loaded: bool) -> None:
         super().__init__(path, base_offset)
         self.loaded = loaded
-        # What an earlier process says of the file.
+        # The summary of the file that an earlier process wrote.
         self.expected: Summary | None = None
-        # Whether the file may hold what is no longer an entry.
+        # Whether the file may contain entries that were removed.
         self._stale = False
         self._reset()
 
@@ -66,11 +66,11 @@ class TxnIndex(IndexFile):
 
     @property
     def summary(self) -> Summary | None:
-        """What is known of the entries; None if nothing is."""
+        """Return the summary of the entries, None if it is unknown."""
         return (len(self), self._crc) if self.loaded else self.expected
 
     def reset(self) -> None:
-        """Forget all entries, also those in the file."""
+        """Remove all entries, including those in the file."""
         self._reset()
         self._keep(0)
         self._stale = self.loaded = True
@@ -88,22 +88,22 @@ class TxnIndex(IndexFile):
         self.stable_offsets.append(ended.stable_offset)
 
     def load(self, disk: Disk) -> None:
-        """Read the file; Corruption unless it is what its summary says."""
+        """Read the file; raise Corruption if it does not match its summary."""
         if self.expected is None:
-            raise Corruption(f"{self.path}: nobody says what is in it")
+            raise Corruption(f"{self.path}: there is no checksum for it")
         content = b"" if self.expected == EMPTY else self._read(disk)
         if self.expected != (len(content) // ENTRY.size, crc32c(content)):
-            raise Corruption(f"{self.path}: the entries are not those that were written")
+            raise Corruption(f"{self.path}: the checksum does not match")
         self._reset()
         for version, *values in ENTRY.iter_unpack(content):
             if version != VERSION:
-                raise Corruption(f"{self.path}: an entry of version {version}")
+                raise Corruption(f"{self.path}: an entry has version {version}")
             self._take(EndedTransaction(*values))
         self._crc = crc32c(content)
         self.loaded = True
 
     def truncate(self, offset: int) -> None:
-        """Drop the transactions that were ended at or behind an offset."""
+        """Remove the transactions that ended at or after an offset."""
         count = bisect_left(self.last_offsets, offset)
         for column in (self.producer_ids, self.first_offsets, self.last_offsets, self.stable_offsets):
             del column[count:]
@@ -112,7 +112,7 @@ class TxnIndex(IndexFile):
         self._stale = True
 
     def save_if_any(self, disk: Disk) -> None:
-        """Bring the file up to date, if there is or must be one. Never synced: the summary tells a good one."""
+        """Write the file if it has or had entries. Never synced: the summary shows if it is valid."""
         if self.loaded and not len(self):
             if self._stale:
                 disk.remove(self.path)
@@ -121,7 +121,7 @@ class TxnIndex(IndexFile):
         self._stale = False
 
     def overlapping(self, start: int, end: int) -> tuple[list[tuple[int, int]], bool]:
-        """Return producer and first offset of those that reach into a range, and whether no later one can."""
+        """Return producer and first offset of entries that overlap a range, and whether no later entry can."""
         found: list[tuple[int, int]] = []
         for slot in range(bisect_left(self.last_offsets, start), len(self)):
             if self.first_offsets[slot] < end:

@@ -1,16 +1,16 @@
-"""Reads of a log that fail, by a handler or while a response is sent: logged, counted, and quarantined if they last.
+"""Failed reads of a log, by a handler or while a response is sent: logged, counted, and quarantined if they persist.
 
-| what was met                                   | what happens                                                      |
+| error                                          | action                                                            |
 |------------------------------------------------|-------------------------------------------------------------------|
-| the file ends before what was written to it    | the log is quarantined from the first batch that is not whole     |
-| an I/O error                                   | the segment is checked again before it is served: StorageError    |
-|                                                | for what cannot be read, until it can                             |
+| the file is shorter than what was written      | the log is quarantined from the first incomplete batch            |
+| an I/O error                                   | the segment is verified again before it is served; reads of the   |
+|                                                | unreadable part get StorageError until it is readable             |
 | an I/O error at one offset for `LASTING_S`     | the log is quarantined from that offset on; the quarantine ends   |
-|                                                | when a reader asks for the offset and it can be read              |
-| bytes that the log itself has cut or replaced  | nothing: the reader asks again                                    |
+|                                                | when the offset is fetched and can be read                        |
+| bytes that were truncated or replaced          | none: the reader fetches again                                    |
 
-A disk that recovers costs readers some answers with StorageError and nothing else. With other replicas, a quarantined
-log is refilled (replication/repair.py), whether its disk recovers or not. Called by log_reader.py.
+If the disk recovers, readers have received some StorageErrors and nothing else happens. With other replicas, a
+quarantined log is copied again (replication/repair.py), whether or not its disk recovers. Called by log_reader.py.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LASTING_S: Final = 2.0
-# Errors that lie further apart have nothing to do with each other.
+# Errors that are further apart count as unrelated.
 FORGOTTEN_S: Final = 10.0
 LOG_INTERVAL_S: Final = 10.0
-# So many offsets of a log are watched at once; one that lasts is enough.
+# At most this many offsets of a log are watched; one persistent error is enough.
 OFFSETS_MAX: Final = 16
 
 
 class UnreadableOffset:
-    """Since when an offset cannot be read, and when it was last tried; whether the log is quarantined for it."""
+    """When an offset became unreadable, when it was last tried, and whether the log is quarantined because of it."""
 
     __slots__ = ("is_quarantined", "last", "since")
 
@@ -51,25 +51,28 @@ class UnreadableOffset:
 
 
 class ReadErrors:
-    """The reads of one log that failed of late."""
+    """The recent failed reads of one log."""
 
     __slots__ = ("_log", "_logged_at", "_offsets")
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        # Offsets where reads met an I/O error of late, and when the node's log last said so.
+        # Offsets where reads recently failed with an I/O error, and when that was last logged.
         self._offsets: dict[int, UnreadableOffset] = {}
         self._logged_at: float | None = None
 
     def on_send_error(self, piece: FileSlice, error: OSError) -> None:
-        """Part of a response could not be read from a file of the self._log."""
+        """Handle a read error while a slice of the log was being sent."""
         segment = next((each for each in self._log.segments if each.path == piece.file.path), None)
         if segment is None or self._log.is_abandoned or piece.position + piece.size > segment.size:
             logger.info(
-                "%s was cut while %d bytes at position %d were sent", piece.file.path, piece.size, piece.position
+                "%s was truncated or replaced while %d bytes at position %d were sent",
+                piece.file.path,
+                piece.size,
+                piece.position,
             )
             return
-        self._note(f"{piece.size} bytes at position {piece.position} of {segment.path} could not be sent: {error}")
+        self._note(f"cannot send {piece.size} bytes at position {piece.position} of {segment.path}: {error}")
         try:
             if not _quarantined_short(self._log, segment):
                 checked_ranges.recheck(segment)
@@ -77,8 +80,8 @@ class ReadErrors:
             checked_ranges.recheck(segment)
 
     def on_read_error(self, segment: Segment, offset: int, error: OSError) -> NoReturn:
-        """Refuse a read that has met an I/O error."""
-        why = f"{segment.path} cannot be read at offset {offset}: {error}"
+        """Raise StorageError after an I/O error; quarantine the log if the error persists."""
+        why = f"cannot read {segment.path} at offset {offset}: {error}"
         self._note(why)
         now = self._log.directory.monotonic()
         failure = self._offsets.get(offset)
@@ -100,7 +103,7 @@ class ReadErrors:
         raise StorageError(why) from error
 
     def may_retry(self, offset: int) -> bool:
-        """Whether a quarantined log is to be read once more: it was an I/O error, and the disk may have recovered."""
+        """Return whether to read a quarantined log again: the disk may have recovered from the I/O error."""
         failure = self._offsets.get(offset)
         if failure is None or not failure.is_quarantined or self._log.damaged_from != offset:
             return False
@@ -111,7 +114,7 @@ class ReadErrors:
         return True
 
     def on_read_success(self, offset: int) -> None:
-        """Note that a segment under check could be read at an offset."""
+        """Record that an offset could be read; end the quarantine if this was its cause."""
         failure = self._offsets.pop(offset, None) if self._offsets else None
         if failure is not None and failure.is_quarantined and self._log.damaged_from == offset:
             self._log.quarantine.lift()
@@ -126,17 +129,17 @@ class ReadErrors:
 
 
 def _quarantined_short(log: Log, segment: Segment) -> bool:
-    """Quarantine the log if a file of it is shorter than what was written to it."""
+    """Quarantine the log if a segment's file is shorter than what was written to it; return whether it is."""
     end = segment.file.size()
     if end >= segment.size:
         return False
-    why = f"{segment.path} ends at position {end}, and {segment.size} bytes were written to it"
+    why = f"{segment.path} has {end} bytes, but {segment.size} were written to it"
     log.quarantine.begin(_first_missing(segment, end), why)
     return True
 
 
 def _first_missing(segment: Segment, end: int) -> int:
-    """Return the base offset of the first batch that is not whole in a file that ends at a position."""
+    """Return the base offset of the first incomplete batch in a file that ends at a position."""
     if segment.boundary_positions and end >= segment.boundary_positions[0]:
         return segment.boundary_offsets[bisect_right(segment.boundary_positions, end) - 1]
     try:
@@ -148,7 +151,7 @@ def _first_missing(segment: Segment, end: int) -> int:
     offset = segment.base_offset
     try:
         for at, header in segment.headers_from(position):
-            # The header may be there and the records behind it not.
+            # The header may be complete while its records are missing.
             if at + header[1] + LOG_OVERHEAD > end:
                 return header[0]
             offset = header[0] + header[6] + 1

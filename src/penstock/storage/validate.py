@@ -1,8 +1,7 @@
-"""What a batch from a client must be before it may enter the log.
+"""Validation of batches from clients.
 
-`explain` names what is wrong with a batch that failed the quick comparison in `Log.append`;
-`prepare` does what needs the records opened: keys of compacted topics, timestamps out of
-bounds, another codec. Everything else keeps records closed.
+`explain` raises the error for a batch that failed the quick check in `Log.append`; `prepare` does what requires
+decoding the records: keys of compacted topics, timestamps out of bounds, another codec. Other batches are not decoded.
 Refuses: CorruptMessage, InvalidRecord, InvalidTimestamp, MessageTooLarge,
 UnsupportedCompressionType.
 """
@@ -42,7 +41,7 @@ from penstock.wire.records import with_payload
 from penstock.wire.unpacking import Chunks, pull, unpack
 
 BEFORE_MAX_DEFAULT: Final = (1 << 63) - 1
-# The oldest message format's smallest message; below it no format is possible.
+# The smallest message of the oldest message format; anything smaller is invalid in all formats.
 _LENGTH_LEAST: Final = 14
 CODECS: Final = {
     "uncompressed": Codec.NONE,
@@ -54,55 +53,55 @@ CODECS: Final = {
 _pack_attributes: Final = Struct(">h").pack_into
 _ERRORS_NAMED_MAX: Final = 1000
 _REPACKED_SIZE: Final = 128 * 1024
-"""So much is compressed in one call, off the event loop."""
+"""This much is compressed in one call, off the event loop."""
 
 
 def explain(records: memoryview, *, max_message_bytes: int) -> None:
-    """Raise what a client is told about its batch; return if it is one of the rare legal kinds after all."""
+    """Raise the error for an invalid batch; return if it is of a rare valid kind."""
     if len(records) < HEADER_SIZE:
-        raise CorruptMessage(f"{len(records)} bytes are too few for a batch")
+        raise CorruptMessage(f"a batch of {len(records)} bytes is smaller than a batch header")
     header = BatchHeader.at(records)
     _check_frame(header, len(records))
     if len(records) > max_message_bytes:
-        raise MessageTooLarge(f"the batch has {len(records)} bytes, and max.message.bytes is {max_message_bytes}")
+        raise MessageTooLarge(f"the batch has {len(records)} bytes, more than max.message.bytes, {max_message_bytes}")
     if computed_crc(records, 0, len(records)) != header.crc:
         raise CorruptMessage("the checksum of the batch does not match")
     if header.base_offset != 0:
-        raise InvalidRecord(f"the batch claims base offset {header.base_offset}, which is not the producer's to give")
+        raise InvalidRecord(f"the base offset of the batch is {header.base_offset}, but must be 0")
     if header.record_count <= 0:
-        raise InvalidRecord(f"the batch claims {header.record_count} records")
+        raise InvalidRecord(f"the record count of the batch is {header.record_count}")
     if header.record_count != header.last_offset_delta + 1:
         raise InvalidRecord(
-            f"the batch claims {header.record_count} records and a last offset delta of {header.last_offset_delta}"
+            f"the batch has {header.record_count} records, but a last offset delta of {header.last_offset_delta}"
         )
     if header.attributes & CONTROL:
         raise InvalidRecord("clients may not write control records")
     if header.producer_id >= 0 and header.base_sequence < 0:
-        raise InvalidRecord(f"producer id {header.producer_id} comes with sequence {header.base_sequence}")
+        raise InvalidRecord(f"the batch of producer {header.producer_id} has base sequence {header.base_sequence}")
     _check_payload(header, records)
     if header.attributes & TRANSACTIONAL and header.producer_id < 0:
-        raise InvalidRecord("a transactional batch names no producer")
+        raise InvalidRecord("a transactional batch needs a producer id")
     if header.attributes & LOG_APPEND_TIME:
-        # Whose clock it is says the topic: the bit is the broker's to set.
+        # The timestamp type is a setting of the topic: only the broker sets this bit.
         _pack_attributes(records, ATTRIBUTES_AT, header.attributes & ~LOG_APPEND_TIME)
         patch_crc(records, 0, len(records))
 
 
 def _check_frame(header: BatchHeader, size: int) -> None:
-    """Check length and magic, in Kafka's order: what cannot be a batch at all is corrupt, half a batch is invalid."""
+    """Check length and magic in Kafka's order: CORRUPT_MESSAGE if it cannot be a batch, else INVALID_RECORD."""
     claimed = header.length + LOG_OVERHEAD
     if header.length < _LENGTH_LEAST:
-        raise CorruptMessage(f"the batch claims {claimed} bytes and {size} are there")
+        raise CorruptMessage(f"the batch has a length of {claimed} bytes, but {size} were sent")
     if not 0 <= header.magic <= MAGIC:
         raise CorruptMessage(f"Invalid magic found in record: {header.magic}")
     if claimed > size:
-        raise InvalidRecord(f"the batch claims {claimed} bytes and {size} are there")
+        raise InvalidRecord(f"the batch has a length of {claimed} bytes, but {size} were sent")
     if header.magic != MAGIC:
         raise InvalidRecord(f"message format v{header.magic} is not supported, only v{MAGIC} is")
     if claimed < HEADER_SIZE:
         raise CorruptMessage(f"a batch of {claimed} bytes is smaller than its header")
     if claimed < size:
-        raise InvalidRecord("a produce request holds exactly one batch per partition")
+        raise InvalidRecord("a produce request must have exactly one batch per partition")
 
 
 def _check_payload(header: BatchHeader, records: memoryview) -> None:
@@ -116,7 +115,7 @@ def _check_payload(header: BatchHeader, records: memoryview) -> None:
 
 
 def needs_preparing(settings: TopicSettings) -> bool:
-    """Whether every batch of the topic has its records opened by `prepare`."""
+    """Return whether `prepare` must decode the records of every batch of the topic."""
     return (
         settings.compact
         or settings.compression_type != "producer"
@@ -128,7 +127,7 @@ def needs_preparing(settings: TopicSettings) -> bool:
 
 
 class AppendRules:
-    """What `Log.append` asks of a batch by the topic's settings, worked out once per change of them."""
+    """The topic settings that `Log.append` checks, computed once per change of the settings."""
 
     __slots__ = (
         "broker_time",
@@ -149,25 +148,25 @@ class AppendRules:
 
 
 class Unprepared(Exception):
-    """The batch is sound, and its records have to be opened by `prepare` before it can be appended."""
+    """The batch is valid so far, but `prepare` must decode its records before it can be appended."""
 
 
 class Prepared(NamedTuple):
-    """A batch as it is to be stored, and the settings that it was prepared for."""
+    """A batch as it will be stored, and the settings for which it was prepared."""
 
     records: memoryview
     settings: TopicSettings
 
 
 def memory_needed(records: memoryview) -> int:
-    """How many bytes `prepare` keeps at most while it runs."""
+    """Return the most memory that `prepare` uses while it runs."""
     return unpacking.memory_needed(BatchHeader.at(records).codec, records[HEADER_SIZE:])
 
 
 def prepare(records: memoryview, settings: TopicSettings, now_ms: int) -> Job[Prepared]:
-    """Check what only the records can tell, and give them another codec if the topic wants one.
+    """Validate the records, and compress them with the topic's codec if it requires one.
 
-    A job (model/job.py), for decompressing and following the records of a small batch may take seconds.
+    This is a job (model/job.py), because decompressing and checking the records of a small batch may take seconds.
     """
     header = BatchHeader.at(records)
     codec = CODECS.get(settings.compression_type, header.codec)
@@ -187,7 +186,7 @@ def prepare(records: memoryview, settings: TopicSettings, now_ms: int) -> Job[Pr
 
 
 class _Repack:
-    """Gives the records another codec, unopened."""
+    """Compresses the records with another codec, without decoding them."""
 
     def __init__(self, codec: int, settings: TopicSettings) -> None:
         self._codec = codec
@@ -217,7 +216,9 @@ class _Repack:
     def _take(self, part: bytes) -> None:
         self._size_left -= len(part)
         if self._size_left < 0:
-            raise MessageTooLarge(f"as {self._name}, the batch is larger than max.message.bytes, {self._size_max}")
+            raise MessageTooLarge(
+                f"compressed with {self._name}, the batch is larger than max.message.bytes, {self._size_max}"
+            )
         self._parts.append(part)
 
 
@@ -243,7 +244,7 @@ def _level(codec: int, settings: TopicSettings) -> int | None:
 def _check_each(
     header: BatchHeader, payload: memoryview, *, keys_needed: bool, bounds: tuple[int, int] | None
 ) -> Job[None]:
-    """Name every record at fault (KIP-467)."""
+    """Report every invalid record (KIP-467)."""
     errors: list[tuple[int, str]] = []
     late = False
     index = error_count = 0

@@ -1,16 +1,15 @@
-"""A producer's first batch in a transaction, while the coordinator is asked about it (KIP-890).
+"""Verification of a producer's first batch in a transaction by the coordinator (KIP-890).
 
-Taken before the question and handed in with the batch. A marker for the producer that
-comes between makes it worthless: a late batch must not open a transaction that nobody
-will end. Not so if it ends the transaction before the batch's, as its epoch tells with
-version 2. Refuses: OutOfOrderSequence.
+A guard is created before the request to the coordinator and passed to the append. A marker for the producer in between
+invalidates it, because a late batch must not open a transaction that is never ended. With version 2, a marker that ends
+an earlier transaction, as its epoch shows, leaves the guard valid. Refuses: OutOfOrderSequence.
 """
 
 from penstock.model.errors import OutOfOrderSequence
 
 
 class VerificationGuard:
-    """What is known of one producer whose transaction is not open in the partition yet."""
+    """The pending verification of one producer whose transaction is not open in the partition yet."""
 
     __slots__ = ("epoch", "is_old", "lowest_sequence", "starts_at_zero")
 
@@ -18,11 +17,11 @@ class VerificationGuard:
         self.epoch = epoch
         self.lowest_sequence = first_sequence
         self.starts_at_zero = starts_at_zero
-        # Seen by one round of the janitor: the next one drops it, since nobody waits so long for a coordinator.
+        # Set by one round of the janitor; the next one drops the guard, because no request waits that long.
         self.is_old = False
 
     def add(self, epoch: int, first_sequence: int) -> None:
-        """Note another batch that waits for the same answer."""
+        """Add another batch that waits for the same response."""
         self.is_old = False
         if epoch > self.epoch:
             self.epoch, self.lowest_sequence = epoch, first_sequence
@@ -30,8 +29,8 @@ class VerificationGuard:
             self.lowest_sequence = first_sequence
 
     def check(self, first_sequence: int, *, is_known: bool) -> None:
-        """Refuse a batch that would overtake an earlier one, whose turn has yet to come again."""
+        """Refuse a batch that would be appended before an earlier one."""
         if self.starts_at_zero and first_sequence != 0 and not is_known:
-            raise OutOfOrderSequence(f"sequence {first_sequence} of a producer that is new here, and begins at 0")
+            raise OutOfOrderSequence(f"a new producer sent sequence {first_sequence}, but 0 is expected")
         if first_sequence > self.lowest_sequence:
-            raise OutOfOrderSequence(f"sequence {first_sequence} before {self.lowest_sequence} was written")
+            raise OutOfOrderSequence(f"sequence {first_sequence} arrived before {self.lowest_sequence}")

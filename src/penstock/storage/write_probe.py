@@ -1,14 +1,14 @@
-"""Finds out when a data folder that refused a write takes writes again.
+"""Detection of when a read-only data folder accepts writes again.
 
-| the folder | entered by                                      | appends | left by                               |
-|------------|-------------------------------------------------|---------|---------------------------------------|
-| online     | a start; a probe that succeeds                  | taken   | a write that fails; a failed sync     |
-| read-only  | a write that fails; a start without its reserve | refused | a probe that succeeds; a failed sync  |
-| offline    | a failed sync                                   | refused | the next start                        |
+| state     | entered by                                 | appends  | left by                          |
+|-----------|--------------------------------------------|----------|----------------------------------|
+| online    | startup; a successful probe                | accepted | a failed write; a failed sync    |
+| read-only | a failed write; startup without its reserve | rejected | a successful probe; a failed sync |
+| offline   | a failed sync                              | rejected | the next start                   |
 
-A probe takes the reserve and as much again, makes that durable and gives the second half back: a folder that is
-full to the last byte again after one batch would change its state all the time. A folder that becomes read-only
-again soon waits longer for its next probe. Called by directory.py; goes to reserve.py.
+A probe occupies the reserve and as much again, makes that durable and releases the second half: a folder that is full
+again after one batch would change its state all the time. A folder that soon becomes read-only again waits longer for
+its next probe. Called by directory.py; calls reserve.py.
 """
 
 import logging
@@ -24,7 +24,7 @@ from penstock.storage.reserve import FILE_NAME, Reserve
 PROBE_S: Final = 0.5
 PROBE_S_MAX: Final = 30.0
 CALM_S: Final = 30.0
-"""A folder that has taken writes for so long is probed as soon as any other when it refuses one."""
+"""After accepting writes for this long, the pause between probes is reset."""
 REPEAT_S: Final = 60.0
 """How often the log repeats why the folder is read-only."""
 
@@ -32,12 +32,12 @@ logger = logging.getLogger(__name__)
 
 
 class WriteProbe:
-    """Watches over the state of one data folder."""
+    """Probes one data folder while it is read-only."""
 
     def __init__(
         self, directory: LogDirectory, reserve: Reserve, disk: Disk, clock: Clock, on_change: Callable[[], None]
     ) -> None:
-        """`on_change` is called when the folder becomes read-only, and when it takes writes again."""
+        """Watch a folder; call `on_change` when it becomes read-only and when it accepts writes again."""
         self._directory = directory
         self._reserve = reserve
         self._disk = disk
@@ -51,7 +51,7 @@ class WriteProbe:
         directory.on_refusal = self._refused
 
     def start(self) -> None:
-        """Take the reserve. A folder without room for it begins read-only."""
+        """Occupy the reserve. Without enough room for it the folder is read-only."""
         try:
             self._reserve.restore()
         except OSError as error:
@@ -112,7 +112,7 @@ class WriteProbe:
         self._on_change()
 
     def _release_excess(self) -> None:
-        """Keep no more than what is reserved."""
+        """Release everything beyond the reserve."""
         if self._reserve.held > self._reserve.size:
             with suppress(OSError):
                 self._reserve.restore()

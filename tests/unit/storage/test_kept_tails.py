@@ -55,7 +55,7 @@ def test_a_file_that_cannot_be_opened_does_not_prevent_a_start() -> None:
     raw.make_unreadable(LOG, -1, 0)
     disk, notes = start(raw)
     assert len(notes) == 1
-    assert "orders-0/a.log lacks bytes" in notes[0]
+    assert "cannot restore bytes of orders-0/a.log" in notes[0]
     assert content(disk, OTHER) == CONTENT
     with pytest.raises(OSError, match="Input/output error"):
         disk.open(LOG)
@@ -86,7 +86,7 @@ def test_kept_tails_survive_further_starts_and_power_failures() -> None:
     assert content(disk, LOG) == CONTENT
 
 
-@pytest.mark.parametrize("change", ["set aside", "removed", "cut"])
+@pytest.mark.parametrize("change", ["set aside", "removed", "truncated"])
 def test_a_file_with_the_same_name_gets_nothing_of_the_old_tail(change: str) -> None:
     raw = with_tails_in_the_journal()
     raw.make_unreadable(LOG, -1, 0)
@@ -126,7 +126,7 @@ def test_an_error_of_the_disk_itself_still_prevents_the_start() -> None:
         start(raw)
 
 
-def test_power_lost_at_any_call_loses_no_tail() -> None:
+def test_a_power_failure_at_any_call_loses_no_tail() -> None:
     call = 1
     while _start_until(call):
         call += 1

@@ -78,7 +78,7 @@ def test_nothing_of_the_segment_is_served_until_the_damage_is_found() -> None:
     rot(disk, log, 31)
     refused(log, 31)
     assert log.damaged_from == 0
-    assert "is being located" in str(log.damage)
+    assert "searching for its beginning" in str(log.damage)
     # A crash before the damage is located is one before it was met: nothing may be refused for good that is readable.
     assert not disk.exists(f"{FOLDER}/quarantine")
     refused(log, 0)

@@ -35,7 +35,7 @@ def test_a_torn_tail_is_cut_and_reported() -> None:
     file.truncate(file.size() - 10)
     log = open_log(disk)
     assert (log.end_offset, log.damage) == (bases[-1], None)
-    assert "are cut" in log.recovery_notes[0]
+    assert "truncated" in log.recovery_notes[0]
     assert append(log, batch()).base_offset == bases[-1]
 
 

@@ -43,12 +43,12 @@ def test_a_walk_stops_at_the_first_bytes_that_are_no_batch() -> None:
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (batch()[:40], "too few"),
-        (batch()[:-1], "claims"),
+        (batch()[:40], "less than a batch header"),
+        (batch()[:-1], "but only"),
         (bytes(100), "magic"),
-        (batch(base_offset=1 << 31), "not possible"),
-        (batch() + batch(), "must follow"),
-        (batch(base_offset=5) + batch(base_offset=5), "too high"),
+        (batch(base_offset=1 << 31), "out of range"),
+        (batch() + batch(), "below the expected"),
+        (batch(base_offset=5) + batch(base_offset=5), "overlaps"),
     ],
 )
 def test_a_walk_says_what_is_wrong(content: bytes, why: str) -> None:

@@ -135,7 +135,7 @@ def test_an_unreadable_identity_is_refused() -> None:
 def test_an_unwritable_folder_is_refused() -> None:
     disk = SimDisk()
     disk.failing["make_folder"] = errno.EACCES
-    with pytest.raises(StartupError, match="cannot be used"):
+    with pytest.raises(StartupError, match="cannot use"):
         load(disk)
 
 

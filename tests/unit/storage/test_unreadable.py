@@ -74,7 +74,7 @@ def test_a_file_that_is_too_short_is_quarantined_from_the_first_batch_that_is_no
     cut(disk, damaged.path, whole * size + torn)
     log.reader.read_failed(piece, EIO)
     assert log.damaged_from == damaged.base_offset + whole
-    assert f"{damaged.path} ends at position {whole * size + torn}" in str(log.damage)
+    assert f"{damaged.path} has {whole * size + torn} bytes" in str(log.damage)
     with pytest.raises(StorageError):
         append(log, batch())
     with pytest.raises(StorageError):
@@ -102,7 +102,7 @@ def lasting_error() -> tuple[SimDisk, Log, Clock]:
     disk.failing["read"] = errno.EIO
     for now in (0.0, 0.4 * LASTING_S, 0.8 * LASTING_S):
         clock.now = now
-        with pytest.raises(StorageError, match="cannot be read at offset 3"):
+        with pytest.raises(StorageError, match="cannot read .* at offset 3"):
             read(log, 3)
         assert log.damage is None
     clock.now = LASTING_S

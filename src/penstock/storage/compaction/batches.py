@@ -1,8 +1,7 @@
-"""Batches as compaction takes them apart and puts them together again.
+"""Decoding and encoding of batches for compaction.
 
-`open_records` finds each record's place without copying values; `with_records` seals what is
-left of a batch, `emptied` a batch without records. Offsets, producer fields and epoch stay.
-Refuses: Unreadable for records that are not what they claim to be.
+`open_records` finds the position of each record without copying values; `with_records` encodes the remaining records
+of a batch, `emptied` a batch without records. Offsets, producer fields and epoch stay. Raises MalformedRecords.
 """
 
 from collections.abc import Sequence
@@ -33,11 +32,11 @@ NO_PRODUCER: Final = -1
 
 
 class MalformedRecords(Corruption):
-    """A batch whose records cannot be told apart."""
+    """The records of a batch cannot be decoded."""
 
 
 class RecordSpan(NamedTuple):
-    """One record in an unpacked payload: where it lies, and what compaction asks of it."""
+    """The position of one record in an uncompressed payload, and the fields that compaction needs."""
 
     start: int
     end: int
@@ -48,7 +47,7 @@ class RecordSpan(NamedTuple):
 
 
 def payload_of(header: HeaderTuple, batch: memoryview) -> Buffer:
-    """Return the records of a batch as one run of bytes."""
+    """Return the records of a batch, uncompressed."""
     packed = batch[HEADER_SIZE:]
     codec = header[5] & CODEC_MASK
     if codec == NONE or header[12] == 0:
@@ -56,11 +55,11 @@ def payload_of(header: HeaderTuple, batch: memoryview) -> Buffer:
     try:
         return decompress(codec, packed)
     except Refusal as error:
-        raise MalformedRecords(f"the batch at offset {header[0]} cannot be decompressed: {error}") from error
+        raise MalformedRecords(f"cannot decompress the batch at offset {header[0]}: {error}") from error
 
 
 def open_records(header: HeaderTuple, payload: Buffer) -> list[RecordSpan]:
-    """Return where the records of a batch are."""
+    """Return the positions of the records of a batch."""
     spans: list[RecordSpan] = []
     at, count, most = 0, header[12], header[6]
     previous = -1
@@ -94,7 +93,7 @@ def open_records(header: HeaderTuple, payload: Buffer) -> list[RecordSpan]:
 def with_records(
     header: HeaderTuple, payload: Buffer, spans: Sequence[RecordSpan], *, horizon_ms: int | None = None
 ) -> bytes:
-    """Seal a batch with some of its records; a delete horizon becomes the time that they count from."""
+    """Encode a batch with some of its records; a delete horizon becomes its base timestamp."""
     attributes, base_timestamp = header[5], header[7]
     view = memoryview(payload)
     latest = base_timestamp + max(each.timestamp_delta for each in spans)
@@ -111,7 +110,7 @@ def with_records(
 
 
 def emptied(header: HeaderTuple, *, keeps_producer: bool) -> bytes:
-    """Return a batch without records, for its offsets and epoch alone or for its producer's sequence as well."""
+    """Return a batch without records, which keeps offsets and epoch, and optionally the producer's sequence."""
     if keeps_producer:
         attributes = header[5] & (TRANSACTIONAL | CONTROL)
         return _seal(header, attributes, NO_TIMESTAMP, NO_TIMESTAMP, 0, b"")
@@ -130,7 +129,7 @@ def _seal(
 
 
 def _shifted(view: memoryview, span: RecordSpan, shift: int) -> bytes:
-    """Return a record whose timestamp counts from elsewhere."""
+    """Return a record with a shifted timestamp delta."""
     _, at = _varint(view, span.start)
     attributes = view[at : at + 1]
     _, rest = _varint(view, at + 1)
@@ -140,7 +139,7 @@ def _shifted(view: memoryview, span: RecordSpan, shift: int) -> bytes:
 
 
 def _varint(data: Buffer, at: int) -> tuple[int, int]:
-    """Return a zigzag integer and the position behind it; IndexError if there is none."""
+    """Return a zigzag integer and the position after it; raise IndexError if it is malformed."""
     byte = data[at]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), at + 1

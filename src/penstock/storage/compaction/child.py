@@ -1,7 +1,7 @@
-"""The child process that makes passes: `python -m penstock.storage.compaction.child`.
+"""The child process that runs compaction passes: `python -m penstock.storage.compaction.child`.
 
-Reads a task from a line, tells of each group and waits to hear that it was swapped, tells
-of the end, and waits for the next task. Ends with its parent.
+Reads a task from a line, reports each group and waits until it is swapped, reports the end, and waits for the next
+task. Ends with its parent.
 """
 
 from penstock.ports.real.child import Pace, ParentWatch, lines_from_parent, send_to_parent

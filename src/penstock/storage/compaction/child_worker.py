@@ -1,4 +1,4 @@
-"""Passes in a child process, which is started with the first one and kept for the next."""
+"""Compaction passes in a child process, which is started with the first pass and kept for the next."""
 
 from collections.abc import Callable
 
@@ -18,13 +18,13 @@ MODULE = "penstock.storage.compaction.child"
 
 
 class ChildWorker:
-    """The loop's end of the line."""
+    """The side of the event loop."""
 
     def __init__(self, children: Children) -> None:
         self._children = children
         self._child: Child | None = None
         self._on_message: Callable[[WorkerMessage], None] | None = None
-        # Whether the child, alive or not, waits for an answer; nobody is told anything meanwhile.
+        # Whether the child, alive or dead, waits for a reply; meanwhile no message is passed on.
         self._awaits_reply = False
         self._death_reason = ""
 
@@ -43,7 +43,7 @@ class ChildWorker:
             self._child.send(RESUME)
 
     def cancel(self) -> None:
-        # What is given up ends there: the child then waits for the next task.
+        # This ends the pass: the child then waits for the next task.
         self._awaits_reply, self._on_message = False, None
         if self._child is not None:
             self._child.send(CANCEL)
@@ -55,7 +55,7 @@ class ChildWorker:
             child.kill()
 
     def _received(self, line: bytes) -> None:
-        assert self._on_message is not None, "a child speaks only when it was asked"
+        assert self._on_message is not None, "a child sends messages only during a pass"
         message = decode_message(line)
         if isinstance(message, CleanedGroup):
             self._awaits_reply = True

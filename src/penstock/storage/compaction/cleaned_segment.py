@@ -1,7 +1,6 @@
-"""The segment that a pass writes: `.cleaned` files, written out as they grow and synced in the end.
+"""The segment that a pass writes: `.cleaned` files, written out as they grow and synced at the end.
 
-Indexes are made by storage/segment.py as for any other segment. Nobody believes these
-files before swap.py has renamed them.
+storage/segment.py creates its indexes as for any other segment. The files have no effect before swap.py renames them.
 """
 
 from contextlib import suppress
@@ -15,12 +14,12 @@ from penstock.wire.batch import LOG_OVERHEAD, HeaderTuple
 
 CLEANED_SUFFIX: Final = ".cleaned"
 SWAP_SUFFIX: Final = ".swap"
-# Much at once would hold up the syncs of the broker, for whose answers clients wait.
+# Larger writes would delay the syncs of the broker, for which clients wait.
 WRITE_OUT_SIZE: Final = 256 * 1024
 
 
 class CleanedSegment:
-    """A growing segment under other names."""
+    """A segment that is being written under temporary names."""
 
     def __init__(self, disk: Disk, task: Task, base_offset: int) -> None:
         self._disk = disk
@@ -51,14 +50,14 @@ class CleanedSegment:
         return self._flushed + self._waiting_size
 
     def add(self, header: HeaderTuple, batch: Buffer) -> None:
-        """Take the next batch; it is written with the next flush."""
+        """Add a batch, to be written with the next flush."""
         size = header[1] + LOG_OVERHEAD
         self.segment.added(header[0], header[0] + header[6], self.size, size, header[8])
         self._waiting.append(batch)
         self._waiting_size += size
 
     def flush(self) -> int:
-        """Write what waits; return how many bytes that was."""
+        """Write the added batches; return their size."""
         size = self._waiting_size
         if size:
             self._file.write(self._waiting, self._flushed)
@@ -71,7 +70,7 @@ class CleanedSegment:
         return size
 
     def finish(self) -> int:
-        """Make everything durable; return the size."""
+        """Make everything durable; return the size of the segment."""
         self.flush()
         self._file.sync()
         self._file.close()
@@ -86,7 +85,7 @@ class CleanedSegment:
         return self._flushed
 
     def discard(self) -> None:
-        """Leave nothing behind."""
+        """Remove the files."""
         with suppress(OSError):
             self._file.close()
             for path in self._paths:

@@ -1,8 +1,8 @@
-"""Drives compaction for one data folder: finds the dirtiest log, has a worker rewrite it, swaps the files.
+"""The driver of compaction for one data folder: finds the dirtiest log, has a worker rewrite it, swaps the files.
 
-One pass at a time. Looking for work goes in slices, so that many logs do not hold up the
-event loop. A log whose bytes or disk give trouble is left alone until the next start, and
-the node's log says so; a full disk only makes it wait. Goes to plan.py, swap.py, a worker.
+One pass at a time. The search for work runs in slices, so that many logs do not block the event loop. A log with damage
+or disk errors is skipped until the next start and reported in the node's log; a full disk only delays it. Calls
+plan.py, swap.py and a worker.
 """
 
 import errno
@@ -26,36 +26,36 @@ from penstock.storage.store import LogStore
 logger = logging.getLogger(__name__)
 
 LOGS_PER_SLICE: Final = 50
-# Errors of the disk that pass by themselves, or when somebody makes room.
+# Disk errors that are temporary, or end when space is freed.
 _PASSING: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM))
-# How long a log whose worker died again and again waits for the next attempt, at most.
+# The longest pause before the next attempt on a log whose worker died repeatedly.
 DEATH_WAIT_S_MAX: Final = 900.0
 
 
 class _Deaths(NamedTuple):
-    """How often in a row the worker died over a log, and from when on it may be tried again."""
+    """How often in a row the worker died while compacting a log, and when the next attempt may start."""
 
     in_a_row: int
     until_s: float
 
 
 class Worker(Protocol):
-    """Whoever makes the passes: a child process, or the loop itself in slices."""
+    """The runner of passes: a child process, or the event loop in slices."""
 
     def start(self, task: Task, on_message: Callable[[WorkerMessage], None]) -> None:
-        """Make a pass. `tell` hears of each group, then of the end. After a group the worker waits for an answer."""
+        """Run a pass. `on_message` gets each group, then the end. After a group the worker waits for a reply."""
         ...
 
     def resume(self) -> None:
-        """The group is in its place."""
+        """Continue, because the group is in place."""
         ...
 
     def cancel(self) -> None:
-        """The group is not wanted, and no other; `tell` hears no more."""
+        """End the pass without using the group; `on_message` is not called again."""
         ...
 
     def stop(self) -> None:
-        """Give up the pass under way; `tell` hears no more of it."""
+        """Abort the pass in progress; `on_message` is not called again."""
         ...
 
 
@@ -78,7 +78,7 @@ class Cleaner:
         self._current_settings = current_settings
         self._last_stable_offset = last_stable_offset
         self._worker = worker
-        # Partitions that are left alone, each with the reason, for people.
+        # Partitions that are skipped, each with the reason.
         self.uncleanable: dict[TopicPartition, str] = {}
         self._worker_deaths: dict[TopicPartition, _Deaths] = {}
         self._timer: Timer | None = None
@@ -92,7 +92,7 @@ class Cleaner:
         self._later(self._backoff_s())
 
     def stop(self) -> None:
-        """Stop at once; what was begun is thrown away, here or at the next start."""
+        """Stop immediately; unfinished files are removed now or by the next start."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -107,10 +107,10 @@ class Cleaner:
         return self._log is not None
 
     def worker_deaths(self, topic_partition: TopicPartition) -> int:
-        """How often in a row the worker has died over a log."""
+        """Return how often in a row the worker has died while compacting a log."""
         return self._worker_deaths[topic_partition].in_a_row if topic_partition in self._worker_deaths else 0
 
-    # Looking
+    # Search
 
     def _later(self, delay_s: float) -> None:
         self._timer = self._clock.call_later(delay_s, self._tick)
@@ -120,7 +120,7 @@ class Cleaner:
         self.find_work()
 
     def find_work(self) -> None:
-        """Look at the next logs; after the last of them begin with the dirtiest, if there is one."""
+        """Check the next slice of logs; after the last slice, start a pass over the dirtiest one."""
         if self._log is not None:
             return
         settings = self._current_settings()
@@ -152,7 +152,7 @@ class Cleaner:
             _roll_if_overdue(log, now_ms)
             found = self._plan_for(log, now_ms)
         except (StorageError, OSError, BadBatch, Damaged) as error:
-            self._mark_uncleanable(log, f"it cannot be read: {error}")
+            self._mark_uncleanable(log, f"cannot read it: {error}")
             return
         if found is not None and (self._best is None or found.dirty_ratio > self._best.plan.dirty_ratio):
             self._best = _Candidate(log, found)
@@ -162,7 +162,7 @@ class Cleaner:
         dirty_from = plan.first_dirty(
             log.compaction.clean_offset, log_start=log.start_offset, first_base=bases[0], active_base=bases[-1]
         )
-        # Closed segments whose files are still being synced wait for the next look.
+        # Closed segments whose files are still being synced are left for the next search.
         stable_end = min(self._last_stable_offset(log.topic_partition), log.recovery_point)
         if dirty_from >= min(stable_end, bases[-1]):
             return None
@@ -181,7 +181,7 @@ class Cleaner:
         try:
             task = self._task(log, found)
         except (StorageError, OSError, Damaged) as error:
-            self._mark_uncleanable(log, f"its aborted transactions cannot be read: {error}")
+            self._mark_uncleanable(log, f"cannot read its aborted transactions: {error}")
             self._later(0)
             return
         self._log = log
@@ -214,7 +214,7 @@ class Cleaner:
 
     def _on_message(self, message: WorkerMessage) -> None:
         log = self._log
-        assert log is not None, "a worker tells only of the pass under way"
+        assert log is not None, "a worker sends messages only during a pass"
         if isinstance(message, CleanedGroup):
             self._take(log, message)
         elif not self._is_current(log):
@@ -225,7 +225,7 @@ class Cleaner:
             self._failed(log, message)
 
     def _take(self, log: Log, group: CleanedGroup) -> None:
-        """Put a group in its place, unless the log is no longer what the worker has read."""
+        """Swap a group in, unless the log has changed since the worker read it."""
         old = [each for each in self._segments if each.base_offset in group.replaced]
         if not self._is_current(log) or len(old) != len(group.replaced):
             discard(self._store.directory.disk, log.folder, group.base_offset)
@@ -239,7 +239,10 @@ class Cleaner:
         self._swap = None
         if isinstance(outcome, OSError):
             logger.warning(
-                "%s: the compacted segment %d is put off: %s", log.topic_partition, old[0].base_offset, outcome
+                "%s: cannot swap in the compacted segment %d, will try again: %s",
+                log.topic_partition,
+                old[0].base_offset,
+                outcome,
             )
             self._worker.cancel()
             self._postpone()
@@ -274,7 +277,7 @@ class Cleaner:
     def _failed(self, log: Log, message: Failed) -> None:
         topic_partition = log.topic_partition
         if message.errno in _PASSING:
-            logger.warning("%s: compaction waits for room: %s", topic_partition, message.why)
+            logger.warning("%s: compaction waits for free space: %s", topic_partition, message.why)
         elif message.errno == WORKER_DIED:
             self._delay_after_death(topic_partition, message.why)
         else:
@@ -282,15 +285,15 @@ class Cleaner:
         self._postpone()
 
     def _delay_after_death(self, topic_partition: TopicPartition, why: str) -> None:
-        """Whoever killed it may do so again, or the log may be what kills it: others go first, longer each time."""
+        """Delay the next attempt, longer each time: the log itself may be what kills the worker, so others go first."""
         count = self._worker_deaths[topic_partition].in_a_row + 1 if topic_partition in self._worker_deaths else 1
         wait_s = min(self._backoff_s() * 2**count, DEATH_WAIT_S_MAX)
         self._worker_deaths[topic_partition] = _Deaths(count, self._clock.monotonic() + wait_s)
-        logger.warning("%s: compaction stopped (%s) and is tried again in %.0f s", topic_partition, why, wait_s)
+        logger.warning("%s: the compaction worker died (%s), next attempt in %.0f s", topic_partition, why, wait_s)
 
     def _mark_uncleanable(self, log: Log, why: str) -> None:
         self.uncleanable[log.topic_partition] = why
-        logger.error("%s is not compacted any more until the next start: %s", log.topic_partition, why)
+        logger.error("%s is not compacted until the next start: %s", log.topic_partition, why)
 
     def _end_pass(self) -> None:
         if self._log is not None:
@@ -302,7 +305,7 @@ class Cleaner:
 
 
 def _closed_segments(log: Log, dirty_from: int) -> list[plan.ClosedSegment]:
-    """Return what there is to know of the closed segments; times only where something goes by them."""
+    """Return the closed segments for a decision, with timestamps only where settings require them."""
     lags = log.settings.min_compaction_lag_ms > 0
     overdue = log.settings.max_compaction_lag_ms < plan.NEVER_OVERDUE
     closed: list[plan.ClosedSegment] = []
@@ -319,7 +322,7 @@ def _closed_segments(log: Log, dirty_from: int) -> list[plan.ClosedSegment]:
 
 
 def _roll_if_overdue(log: Log, now_ms: int) -> None:
-    """Close an active segment that has waited for too long, though nothing comes that would roll it."""
+    """Roll an active segment that is older than the maximum lag, even if nothing is appended."""
     if log.settings.max_compaction_lag_ms < plan.NEVER_OVERDUE and log.segments.active.size:
         first = log.segments.active.header_at(0)[8]
         if first > 0 and now_ms - first > log.settings.max_compaction_lag_ms:

@@ -1,4 +1,4 @@
-"""Passes on the event loop itself, a slice at a time: for the simulator, and where there are no child processes."""
+"""Compaction passes on the event loop, in slices: for the simulator, and where there are no child processes."""
 
 from collections.abc import Callable
 from typing import Final
@@ -9,12 +9,12 @@ from penstock.ports.disk import Disk
 from penstock.storage.compaction.rewrite import Steps, compact
 from penstock.storage.compaction.task import CleanedGroup, Failed, Task, WorkerMessage
 
-# Between slices the loop has its turn, and syncs of the broker go first.
+# Other work runs between slices, and syncs of the broker go first.
 PAUSE_LEAST_S: Final = 0.001
 
 
 class InlineWorker:
-    """Makes one pass at a time."""
+    """Runs one pass at a time."""
 
     def __init__(self, disk: Disk, clock: Clock) -> None:
         self._disk = disk
@@ -48,7 +48,7 @@ class InlineWorker:
 
     def _slice(self) -> None:
         self._timer = None
-        assert self._steps is not None and self._task is not None, "the timer goes with the pass"
+        assert self._steps is not None and self._task is not None, "the timer runs only during a pass"
         message = run_step(self._steps)
         if isinstance(message, int):
             self._again(max(message / self._task.bytes_per_second, PAUSE_LEAST_S))
@@ -59,7 +59,7 @@ class InlineWorker:
 
 
 def run_step(steps: Steps) -> int | WorkerMessage:
-    """Go on up to the next news, or to so many bytes."""
+    """Run up to the next message, or to the next count of bytes."""
     try:
         return next(steps)
     except StopIteration as end:

@@ -1,19 +1,18 @@
 """The last offset of each key in the dirty part of a log, in bounded memory.
 
-Short keys stand for themselves, longer ones for a 16-byte digest: two keys of one digest
-do not happen by chance, nor by anybody's doing.
+Short keys are stored as they are, longer ones as a 16-byte digest, for which collisions are infeasible.
 """
 
 from hashlib import blake2b
 from typing import Final
 
 DIGEST_SIZE: Final = 16
-# A digest, an offset and their share of the table, as CPython keeps them.
+# The memory of a digest, an offset and their share of the table in CPython.
 ENTRY_SIZE: Final = 192
 
 
 class KeyMap:
-    """Offsets by key; `full` once no further key fits. `latest` is the last offset that the map accounts for."""
+    """Offsets by key. `latest` is the last offset that the map covers."""
 
     __slots__ = ("_capacity", "latest", "offsets")
 

@@ -1,6 +1,6 @@
-"""Deciding what to compact: which log, from where to where, and which segments become one.
+"""Decisions of compaction: which part of a log to compact, and which segments to merge.
 
-Values in, values out. cleaner.py asks for every compacted log, rewrite.py for the groups.
+Pure. Called by cleaner.py for every compacted log, and by rewrite.py for the groups.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ NEVER_OVERDUE: Final = (1 << 63) - 1
 
 
 class ClosedSegment(NamedTuple):
-    """What a decision needs to know of a segment that takes no more records."""
+    """The values of a closed segment that a decision needs."""
 
     base_offset: int
     end_offset: int
@@ -29,7 +29,7 @@ class ClosedSegment(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """A pass worth making: over the first `segment_count` segments, of which those from `first_dirty` on are new."""
+    """A pass over the first `segment_count` segments, which are dirty from the offset `first_dirty` on."""
 
     segment_count: int
     first_dirty: int
@@ -38,7 +38,7 @@ class Plan(NamedTuple):
 
 
 def first_dirty(checkpoint: int, *, log_start: int, first_base: int, active_base: int) -> int:
-    """Return where the dirty part begins. A checkpoint outside the log says nothing."""
+    """Return where the dirty part begins. A checkpoint outside the log is ignored."""
     if checkpoint > active_base:
         return max(log_start, first_base)
     return max(checkpoint, log_start, first_base)
@@ -47,9 +47,9 @@ def first_dirty(checkpoint: int, *, log_start: int, first_base: int, active_base
 def decide(
     segments: Sequence[ClosedSegment], settings: TopicSettings, *, dirty_from: int, stable_end: int, now_ms: int
 ) -> Plan | None:
-    """Return the pass that a log is ready for; None if there is none.
+    """Return the pass for a log; None if it needs none.
 
-    `stable_end` is what nothing may be touched at or behind: the last stable offset, or less.
+    Nothing at or after `stable_end`, the last stable offset or less, may be compacted.
     """
     count = _cleanable_count(segments, settings, dirty_from=dirty_from, stable_end=stable_end, now_ms=now_ms)
     dirty = [each for each in segments[:count] if each.end_offset > dirty_from]
@@ -75,7 +75,7 @@ def _cleanable_count(
 
 
 def is_overdue(dirty: Sequence[ClosedSegment], settings: TopicSettings, *, now_ms: int) -> bool:
-    """Whether a dirty record has waited for longer than `max.compaction.lag.ms`."""
+    """Return whether a dirty record is older than `max.compaction.lag.ms`."""
     earliest = min((each.first_timestamp for each in dirty if each.first_timestamp > 0), default=NO_TIME)
     return earliest > 0 and now_ms - earliest > settings.max_compaction_lag_ms
 
@@ -91,10 +91,10 @@ def fits_group(
     index_interval: int,
     index_size_max: int,
 ) -> bool:
-    """Whether a segment goes into the one that is being written, by size, index room and range of offsets.
+    """Return whether a segment fits into the one being written, by size, index size and offset range.
 
-    `end` is the offset behind it. As long as little is written the size may pass the limit, or the few
-    records that are left of a full segment would stand alone: readers take an answer without any record ill.
+    `end` is the end offset of the segment. As long as little is written, the size may exceed the limit: otherwise the
+    few remaining records of a full segment would be alone, and some readers cannot handle a response without records.
     """
     size = written + extent.size
     entries += extent.size // (index_interval + 1) + 2

@@ -1,9 +1,8 @@
-"""One pass: read the dirty part into a map of keys, then write each group of segments anew.
+"""One compaction pass: read the dirty part into a map of keys, then rewrite each group of segments.
 
-A generator, so that a child process runs it at a stretch and the simulator in slices: it
-yields the bytes it has read and written, and each group as soon as its `.cleaned` files are
-synced. The caller swaps a group before it goes on. Touches closed segments and `.cleaned`
-files only. Raises OSError, and Corruption for bytes that are no batch or cannot be opened.
+A generator, so that a child process can run it without pauses and the simulator in slices: it yields the number of
+bytes that it has read and written, and each group as soon as its `.cleaned` files are synced. The caller swaps a group
+before it continues. Uses closed segments and `.cleaned` files only. Raises OSError, and Corruption for invalid batches.
 """
 
 from collections.abc import Generator, Iterator
@@ -36,7 +35,7 @@ Steps = Generator[int | CleanedGroup, None, Finished]
 
 
 def compact(disk: Disk, task: Task) -> Steps:
-    """Make one pass."""
+    """Run one pass."""
     return (yield from _Pass(disk, task).run())
 
 
@@ -50,11 +49,11 @@ class _Pass:
         self._horizon_ms = task.now_ms + task.delete_retention_ms
         self._read = self._written = self._dropped = 0
         self._unreported = 0
-        # The segment that is being written, what it is made of, and whether that changes anything.
+        # The segment that is being written, its source segments, and whether it differs from them.
         self._output: CleanedSegment | None = None
         self._group: list[Extent] = []
         self._changed = False
-        # The last batch that was met, if nothing of it was written.
+        # The last batch that was read, if nothing of it was written.
         self._last_dropped: HeaderTuple | None = None
 
     def run(self) -> Steps:
@@ -80,7 +79,7 @@ class _Pass:
         )
 
     def _extents(self) -> Iterator[tuple[Extent, int]]:
-        """Yield each segment with the offset behind it."""
+        """Return each segment with its end offset."""
         segments = self._task.segments
         return zip(segments, [*(each.base_offset for each in segments[1:]), self._task.bound], strict=True)
 
@@ -99,7 +98,7 @@ class _Pass:
                 if header[5] & CONTROL:
                     transactions.is_obsolete_marker(header, batch)
                 elif not transactions.is_aborted(header) and last_offset >= task.first_dirty:
-                    # One batch at least: a pass that gets nowhere would be made for ever.
+                    # Accept at least one batch: a pass without progress would be repeated forever.
                     if header[12] > known.room and len(known):
                         return
                     self._note_keys(header, batch)
@@ -113,7 +112,7 @@ class _Pass:
             if span.key is not None and offset >= first_dirty:
                 note(span.key, offset)
 
-    # Writing anew
+    # Rewriting
 
     def _fits_group(self, output: CleanedSegment, extent: Extent, end: int) -> bool:
         task = self._task
@@ -129,7 +128,7 @@ class _Pass:
         )
 
     def _write(self, extent: Extent, output: CleanedSegment) -> Generator[int, None, None]:
-        """Write what is left of a segment."""
+        """Write the remaining batches of a segment."""
         for header, batch in self._batches(extent):
             kept = self._kept(header, batch, output)
             if kept is None and header[2] != self._epoch:
@@ -148,9 +147,9 @@ class _Pass:
                 yield self._report()
 
     def _finish(self, output: CleanedSegment) -> Generator[CleanedGroup, None, None]:
-        """Yield the group that was written, unless it is one segment that stays as it is."""
+        """Yield the group that was written, unless it is a single unchanged segment."""
         if self._last_dropped is not None:
-            # The end of the segment stays known: a gap between segments is always damage.
+            # Keep the end offset of the segment: a gap between segments always means damage.
             filler = emptied(self._last_dropped, keeps_producer=False)
             output.add(unpack_header(filler, 0), filler)
         group, changed = tuple(each.base_offset for each in self._group), self._changed
@@ -158,7 +157,7 @@ class _Pass:
         if changed or len(group) > 1:
             size = output.finish()
             self._written += size
-            # From here on the files are the caller's.
+            # The caller now owns the files.
             self._output = None
             yield CleanedGroup(
                 base_offset=output.segment.base_offset,
@@ -171,7 +170,7 @@ class _Pass:
             self._output = None
 
     def _kept(self, header: HeaderTuple, batch: memoryview, output: CleanedSegment) -> bytes | memoryview | None:
-        """Return what stays of a batch: itself, another one in its place, or None."""
+        """Return what remains of a batch: the batch itself, a replacement, or None."""
         if header[5] & CONTROL:
             obsolete = self._transactions.is_obsolete_marker(header, batch)
             for ended in self._transactions.take_ended():
@@ -191,9 +190,9 @@ class _Pass:
         return None
 
     def _obsolete_marker(self, header: HeaderTuple, batch: memoryview) -> bytes | memoryview | None:
-        """Decide on a marker whose transaction has no batches left."""
+        """Return what remains of a marker whose transaction has no batches left."""
         if self._task.producers.get(header[9]) == (-1, header[10]):
-            # Nothing else tells a restart of this producer's epoch.
+            # Only this marker restores the epoch of the producer after a restart.
             return batch
         if header[12] == 0:
             return None
@@ -203,7 +202,7 @@ class _Pass:
         return with_records(header, payload, open_records(header, payload), horizon_ms=self._horizon_ms)
 
     def _with_last_records(self, header: HeaderTuple, batch: memoryview) -> bytes | memoryview | None:
-        """Return the batch with the records that are the last of their keys; None if there are none."""
+        """Return the batch with the records that are the last ones of their keys; None if there are none."""
         payload = payload_of(header, batch)
         spans = open_records(header, payload)
         has_horizon = header[5] & DELETE_HORIZON
@@ -231,7 +230,7 @@ class _Pass:
     # Reading
 
     def _batches(self, extent: Extent) -> Iterator[tuple[HeaderTuple, memoryview]]:
-        """Yield the batches of a segment, each held against its checksum."""
+        """Yield the batches of a segment, and verify their checksums."""
         path = f"{self._task.folder}/{file_name(extent.base_offset, '.log')}"
         file = self._disk.open(path, writable=False)
         try:
@@ -259,10 +258,10 @@ class _Pass:
             at += size
 
     def _block(self, file: File, position: int, end: int, path: str) -> memoryview:
-        """Read from a batch's beginning on: many batches, or one that is larger than a block."""
+        """Read from the beginning of a batch: several batches, or one that is larger than a block."""
         content = file.read(min(BLOCK_SIZE, end - position), position)
         if len(content) < HEADER_SIZE:
-            raise Corruption(f"{path} is damaged at position {position}: {len(content)} bytes are too few for a batch")
+            raise Corruption(f"{path} is damaged at position {position}: only {len(content)} bytes are left")
         size = unpack_header(content, 0)[1] + LOG_OVERHEAD
         if len(content) < size <= end - position:
             content = file.read(size, position)

@@ -1,6 +1,7 @@
-"""How far compaction of one log has come, and what of it is under way.
+"""The progress of compaction in one log.
 
-The cleaner begins and ends passes, a swap registers itself while files change places, and cuts lower the clean offset.
+The cleaner begins and ends passes, a swap registers itself while it renames files, and truncation lowers the clean
+offset.
 """
 
 from __future__ import annotations
@@ -12,35 +13,35 @@ if TYPE_CHECKING:
 
 
 class CompactionState:
-    """The clean offset of one log, and the pass and the swap under way."""
+    """The clean offset of one log, and the pass and swap in progress."""
 
     __slots__ = ("clean_offset", "is_running", "swap")
 
     def __init__(self) -> None:
         self.clean_offset = 0
-        """Compaction is done with everything before this offset."""
+        """Everything before this offset is compacted."""
         self.is_running = False
-        """Whether a pass is under way, which must find the closed segments where they are."""
+        """Whether a pass is in progress, during which closed segments must not be removed."""
         self.swap: Swap | None = None
-        """Files that are changing places. A cut waits for the end of the swap."""
+        """The swap in progress. Truncation finishes it first."""
 
     def load(self, clean_offset: int) -> None:
-        """Go on from the offset that the data folder's checkpoint names."""
+        """Continue from the offset in the data folder's checkpoint."""
         self.clean_offset = clean_offset
 
     def begin(self) -> None:
-        """Begin a pass: no segment may be deleted until it ends."""
+        """Begin a pass, during which no segment may be deleted."""
         self.is_running = True
 
     def end(self) -> None:
         self.is_running = False
 
     def advance(self, offset: int) -> None:
-        """Count everything before an offset as compacted."""
+        """Record that everything before an offset is compacted."""
         self.clean_offset = offset
 
     def truncate(self, offset: int) -> None:
-        """Forget what was compacted from an offset on."""
+        """Lower the clean offset of a truncated log."""
         self.clean_offset = min(self.clean_offset, offset)
 
     def begin_swap(self, swap: Swap) -> None:
@@ -50,6 +51,6 @@ class CompactionState:
         self.swap = None
 
     def finish_swap(self) -> None:
-        """Make the rest of a swap before returning. Blocks."""
+        """Finish a swap before returning. Blocks."""
         while self.swap is not None:
             self.swap.finish_now()

@@ -1,8 +1,8 @@
-"""Putting a rewritten segment in the place of those it was made from, so that a crash at any call is harmless.
+"""Replacement of segments by their compacted version, safe against a crash at any call.
 
-The order of calls and what a start does with leftovers stand in docs/internals/compaction.md. The two syncs of the
-folder happen off the event loop; the log is read, appended to and rolled meanwhile. Whoever wants to cut it has
-the swap finished first (`Swap.finish_now`). When the disk refuses, the log is as it was, or the folder is offline.
+docs/internals/compaction.md has the order of calls, and what startup does with leftovers. The two syncs of the folder
+run off the event loop; meanwhile the log can be read, appended to and rolled. Truncation finishes the swap first
+(`Swap.finish_now`). After a disk error the log is unchanged, or the folder is offline.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
 
 
 Steps = Generator[File | None, None, Segment]
-"""A swap, which waits at each yield for a sync: of the file, or of the folder."""
+"""The steps of a swap. Each yield waits for a sync of the yielded file, or of the folder."""
 
 
 class Swap:
-    """One swap under way. `done` hears of the new segment, or why there is none, unless the swap is forgotten."""
+    """One swap in progress. `done` gets the new segment or the error, unless the swap is forgotten."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Swap:
         self._log = log
         self._done = done
         self._steps: Steps | None = _swap(log, old, group, now_ms)
-        # The file whose sync is waited for; without one it is the folder.
+        # The file whose sync is awaited; None for the folder.
         self._awaited: File | None = None
 
     def begin(self) -> None:
@@ -53,7 +53,7 @@ class Swap:
         self._resume(None)
 
     def finish_now(self) -> None:
-        """Make the remaining steps before returning. Blocks: for those who are about to cut the log."""
+        """Run the remaining steps before returning, before the log is truncated. Blocks."""
         while self._steps is not None:
             try:
                 if self._awaited is None:
@@ -66,7 +66,7 @@ class Swap:
                 self._step(None)
 
     def forget(self) -> None:
-        """Stop here. What is on disk is for the next start to finish."""
+        """Abandon the swap; the next start finishes it."""
         self._steps = None
 
     def _resume(self, error: OSError | None) -> None:
@@ -74,7 +74,7 @@ class Swap:
         if self._steps is None:
             return
         if log.is_abandoned or log.directory.failure is not None:
-            # A deleted log's folder has another name by now; that of a failed disk is for the next start to finish.
+            # The folder of a deleted log has been renamed; after a disk failure the next start finishes the swap.
             self._end(log.directory.failure or OSError(f"{log.folder} is deleted"))
             return
         self._step(error)
@@ -90,8 +90,8 @@ class Swap:
             disk.sync_later(self._awaited, self._resume)
 
     def _step(self, error: OSError | None) -> None:
-        """Make the next step, now that what it waited for is synced, or hear that it cannot be."""
-        assert self._steps is not None, "asked only while it is under way"
+        """Run the next step after the awaited sync, or handle its error."""
+        assert self._steps is not None, "called only while the swap is in progress"
         try:
             if error is None:
                 self._awaited = next(self._steps)
@@ -146,14 +146,14 @@ def _swap(log: Log, old: Sequence[Segment], group: CleanedGroup, now_ms: int) ->
 
 
 def discard(disk: Disk, folder: str, base_offset: int) -> None:
-    """Remove what a worker wrote and nobody wants."""
+    """Remove the files of a group that is not used."""
     for suffix in (".log", *_INDEX_SUFFIXES):
         with suppress(OSError):
             disk.remove(f"{folder}/{file_name(base_offset, suffix)}{CLEANED_SUFFIX}")
 
 
 def _commit(log: Log, new: Segment) -> None:
-    """Make the new segment count from the next start on."""
+    """Rename the new segment to `.swap`: from here on, the next start would finish the swap."""
     disk = log.directory.disk
     path, *indexes = new.paths()
     try:
@@ -171,17 +171,17 @@ def _commit(log: Log, new: Segment) -> None:
 
 
 def _retire(segments: Sequence[Segment], retired: list[Segment]) -> None:
-    """Take the names of replaced segments away. They are read under others until the new one stands for them."""
+    """Rename the replaced segments. They are read under their new names until the swap is complete."""
     for segment in segments:
         retired.append(segment)
         segment.rename(lambda path: path + DELETED_SUFFIX)
 
 
 def _rename_into_place(disk: Disk, new: Segment) -> None:
-    """Give the new segment its names, the log's last: as long as that one is not given, a start does it again."""
+    """Rename the new segment to its final names, the log file last: until then, startup repeats this step."""
     path, *indexes = new.paths()
     for index in indexes:
-        # A refusal leaves an old index, which is checked whenever it is used, and then made anew.
+        # An error leaves an old index, which is verified on use and rebuilt.
         with suppress(OSError):
             _rename_index_into_place(disk, index)
     disk.rename(path + SWAP_SUFFIX, path)
@@ -195,7 +195,7 @@ def _rename_index_into_place(disk: Disk, path: str) -> None:
 
 
 def _undo(log: Log, new: Segment, retired: Sequence[Segment], error: OSError) -> None:
-    """Undo a swap. The old names are durable before the commit goes; a folder that refuses that is offline."""
+    """Undo a swap: restore the old names durably, then remove the `.swap` files. Take the folder offline on error."""
     disk = log.directory.disk
     if log.directory.failure is not None:
         return
@@ -210,11 +210,11 @@ def _undo(log: Log, new: Segment, retired: Sequence[Segment], error: OSError) ->
         log.directory.fail(error)
 
 
-# What a start does
+# Startup
 
 
 def finish_swaps(disk: Disk, folder: str, segment_list: SegmentList) -> list[str]:
-    """Complete the swaps that a crash has interrupted; return what was done, for people."""
+    """Complete the swaps that a crash interrupted; return messages for the log."""
     names = disk.list(folder)
     notes: list[str] = []
     for name in names:
@@ -222,7 +222,7 @@ def finish_swaps(disk: Disk, folder: str, segment_list: SegmentList) -> list[str
             aborted.remove_checkpoint(disk, folder)
             base_offset = int(name.removesuffix(_LOG_SWAP))
             _finish(disk, folder, base_offset, names, segment_list)
-            notes.append(f"{folder}: a compaction of the segment {base_offset} was interrupted and is finished now")
+            notes.append(f"{folder}: finished the interrupted compaction of segment {base_offset}")
     return notes
 
 
@@ -243,7 +243,7 @@ def _finish(disk: Disk, folder: str, base_offset: int, names: Sequence[str], seg
 
 
 def _end_of(disk: Disk, path: str, base_offset: int) -> int:
-    """Return the offset behind a new segment, which is the end of those that it replaces."""
+    """Return the end offset of a new segment, which is that of the segments that it replaces."""
     file = disk.open(path, writable=False)
     end = base_offset
     try:
@@ -251,7 +251,7 @@ def _end_of(disk: Disk, path: str, base_offset: int) -> int:
         for _, header in headers:
             end = header[0] + header[6] + 1
     except BadBatch:
-        # It was whole and synced: this is rot, which the log is told of when it is read.
+        # The file was complete and synced, so this is corruption, which reads of the log will report.
         pass
     finally:
         file.close()

@@ -1,4 +1,4 @@
-"""What the loop and a worker tell each other, as values that travel as lines of JSON."""
+"""The messages between the event loop and a compaction worker, encoded as lines of JSON."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -9,7 +9,7 @@ from penstock.storage.producer_state import EndedTransaction
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """A closed segment: where it begins and how many bytes it has."""
+    """The base offset and size of a closed segment."""
 
     base_offset: int
     size: int
@@ -21,7 +21,7 @@ class Task:
 
     folder: str
     segments: tuple[Extent, ...]
-    # The end of the last segment: nothing from here on is touched.
+    # The end offset of the last segment of the pass.
     bound: int
     first_dirty: int
     now_ms: int
@@ -32,7 +32,7 @@ class Task:
     map_memory: int
     map_load_factor: float
     bytes_per_second: float
-    # Aborted transactions that reach into the segments, by their first offset.
+    # Aborted transactions that overlap the segments, by first offset.
     aborted: tuple[EndedTransaction, ...] = ()
     # The last data offset (-1 for none) and the epoch of each known producer.
     producers: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanedGroup:
-    """A new segment that stands ready as `.cleaned` files, and the segments that it replaces."""
+    """A complete new segment in `.cleaned` files, and the segments that it replaces."""
 
     base_offset: int
     replaced: tuple[int, ...]
@@ -62,7 +62,7 @@ class CleanedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """The end of a pass: everything below `clean_end` is clean now."""
+    """The end of a pass: everything below `clean_end` is clean."""
 
     clean_end: int
     bytes_read: int = 0
@@ -72,16 +72,16 @@ class Finished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """The pass was given up. `errno` is 0 where the bytes are to blame and not the disk."""
+    """The failure of a pass. `errno` is 0 if the cause is damage, not the disk."""
 
     why: str
     errno: int = 0
 
 
-# What the loop answers to a group.
-RESUME: Final = b"go on"
-CANCEL: Final = b"give up"
-# In place of an errno: whoever made the pass is gone.
+# The replies to a group.
+RESUME: Final = b"resume"
+CANCEL: Final = b"cancel"
+# Used as errno if the worker process died.
 WORKER_DIED: Final = -1
 WorkerMessage = CleanedGroup | Finished | Failed
 _KINDS: dict[str, type[CleanedGroup] | type[Finished] | type[Failed]] = {

@@ -1,7 +1,7 @@
-"""Which batches of a walk belong to aborted transactions, and which markers nobody needs any more.
+"""Recognition of batches of aborted transactions and of obsolete markers during a compaction pass.
 
-Told of every batch in order. A marker is done with once a whole walk meets no batch of its
-transaction: that is known when the marker comes, and the batches before it did not.
+Receives every batch in order. A marker is obsolete once a pass finds no batch of its transaction, which is known when
+the marker is reached.
 """
 
 from collections.abc import Iterable
@@ -12,28 +12,28 @@ from penstock.wire.batch import TRANSACTIONAL, Buffer, HeaderTuple
 
 
 class TransactionTracker:
-    """The transactions on the way through a log, from its first batch or from any other."""
+    """The transactions of one pass over a log."""
 
     __slots__ = ("_aborted", "_committed", "_ended", "_open", "_slot")
 
     def __init__(self, aborted: Iterable[EndedTransaction], *, start: int) -> None:
-        """`start` is the first offset of the walk: what was ended before it does not matter."""
+        """Track a pass that begins at the offset `start`; transactions that ended earlier are ignored."""
         self._aborted = sorted(
             (each for each in aborted if each.last_offset >= start), key=lambda each: each.first_offset
         )
         self._slot = 0
-        # By producer: the aborted transaction under way, and whether a batch of it was met.
+        # By producer: the current aborted transaction, and whether the pass has found a batch of it.
         self._open: dict[int, tuple[EndedTransaction, bool]] = {}
         self._committed: set[int] = set()
         self._ended: list[EndedTransaction] = []
 
     def take_ended(self) -> list[EndedTransaction]:
-        """Return the aborted transactions with batches whose markers have come by since the last time."""
+        """Return the aborted transactions with batches whose markers were reached since the last call."""
         ended, self._ended = self._ended, []
         return ended
 
     def is_aborted(self, header: HeaderTuple) -> bool:
-        """Whether a data batch belongs to an aborted transaction."""
+        """Return whether a data batch belongs to an aborted transaction."""
         if not header[5] & TRANSACTIONAL:
             return False
         self._advance_to(header[0] + header[6])
@@ -47,7 +47,7 @@ class TransactionTracker:
         return True
 
     def is_obsolete_marker(self, header: HeaderTuple, batch: Buffer) -> bool:
-        """Whether a control batch ends a transaction of which no batch was met."""
+        """Return whether a control batch ends a transaction without batches in this pass."""
         self._advance_to(header[0] + header[6])
         if header[12] == 0:
             return True
