@@ -127,7 +127,7 @@ def reopen(disk: SimDisk) -> CompactedPartition:
 
 
 @pytest.mark.parametrize("luck", [0, *(pytest.param(each, marks=pytest.mark.slow) for each in (1, 2))])
-def test_power_lost_at_any_call_of_a_compaction_loses_no_value(luck: int) -> None:
+def test_a_power_failure_at_any_call_of_a_compaction_loses_no_value(luck: int) -> None:
     begin, end = EXPECTED.begin, EXPECTED.end
     for call in range(begin + 1 + luck, end + 1, 3):
         disk = SimDisk(call)
@@ -140,7 +140,7 @@ def test_power_lost_at_any_call_of_a_compaction_loses_no_value(luck: int) -> Non
         check(reopen(disk), shown=shown)
 
 
-def test_names_survive_a_power_loss_one_by_one_or_not_at_all() -> None:
+def test_each_file_name_survives_a_power_failure_or_not() -> None:
     """Check the calls that change names, with several outcomes each: any may be durable without the others."""
     disk = SimDisk()
     go_on(life(disk))
@@ -162,7 +162,7 @@ def test_names_survive_a_power_loss_one_by_one_or_not_at_all() -> None:
 
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
-def test_a_call_that_fails_leaves_the_topic_readable(error: int) -> None:
+def test_a_failed_disk_call_leaves_the_topic_readable(error: int) -> None:
     begin, end = EXPECTED.begin, EXPECTED.end
     for call in range(begin + 1 + (error == errno.EIO), end + 1, 2):
         disk = SimDisk(call)

@@ -51,7 +51,7 @@ def first_of(count: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("luck", first_of(3))
-def test_power_lost_at_any_call_loses_no_acknowledged_record(luck: int) -> None:
+def test_a_power_failure_at_any_call_loses_no_acknowledged_record(luck: int) -> None:
     for call in range(1 + luck, count_calls() + 1, 3):
         life = live_until(call)
         life.disk.crash(Random(f"{luck}:{call}"))
@@ -74,7 +74,7 @@ def test_a_process_killed_at_any_call_loses_no_write() -> None:
         reopen_and_check(life)
 
 
-def test_power_lost_without_group_commit_loses_only_the_end_of_the_log() -> None:
+def test_a_power_failure_without_group_commit_loses_only_the_end_of_the_log() -> None:
     for call in range(2, count_calls("os") + 1, 3):
         life = live_until(call, flush_mode="os")
         life.disk.crash(Random(call))
@@ -110,7 +110,7 @@ def reopen_and_check_again(life: Life) -> None:
 
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, pytest.param(errno.EIO, marks=pytest.mark.slow)])
-def test_a_call_that_fails_is_reported_or_harmless(error: int) -> None:
+def test_a_failed_disk_call_is_reported_or_harmless(error: int) -> None:
     """Check that no partial batch is visible; a failed sync stops the directory, and a restart finds all records."""
     for call in range(1 + (error == errno.EIO), count_calls() + 1, 2):
         disk = SimDisk(call)
@@ -121,6 +121,8 @@ def test_a_call_that_fails_is_reported_or_harmless(error: int) -> None:
         except (StorageError, OSError):
             pass
         except Exception as refusal:
-            assert str(refusal).startswith(("cannot use", "cannot replay")), f"call {call} {disk.trace[-1]}: {refusal!r}"
+            assert str(refusal).startswith(("cannot use", "cannot replay")), (
+                f"call {call} {disk.trace[-1]}: {refusal!r}"
+            )
         disk.crash(Random(call))
         reopen_and_check(life)

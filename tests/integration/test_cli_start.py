@@ -66,7 +66,7 @@ def test_a_port_in_use_is_refused(running: BrokerProcess, tmp_path: Path) -> Non
     assert "in use" in line
 
 
-def test_a_second_process_on_the_same_folder_is_refused(running: BrokerProcess) -> None:
+def test_a_second_process_on_the_same_folder_is_rejected(running: BrokerProcess) -> None:
     assert str(running.data) in refused("--data", str(running.data), "--port", "0")
 
 
@@ -83,7 +83,7 @@ def test_a_folder_of_another_cluster_is_refused(running: BrokerProcess) -> None:
     assert "belongs to cluster" in line
 
 
-def test_an_unwritable_folder_is_refused(tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_rejected(tmp_path: Path) -> None:
     folder = tmp_path / "sealed"
     folder.mkdir(mode=0o500)
     # The superuser may write anywhere, except to paths that do not support it.

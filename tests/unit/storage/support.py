@@ -1,4 +1,4 @@
-"""Small logs on a disk in memory."""
+"""Small logs on an in-memory disk."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,12 +16,12 @@ from tests.support.appending import append_at_once
 
 NOW_MS = 1_700_000_000_000
 FOLDER = "/data/orders-0"
-PLACE = TopicPartition(TopicName("orders"), PartitionIndex(0))
+PARTITION = TopicPartition(TopicName("orders"), PartitionIndex(0))
 TOPIC_ID = TopicId(UUID(int=42))
 
 
 def small_settings(**changes: Any) -> TopicSettings:
-    """Segments of a few batches, an index entry for every other one."""
+    """Return settings with a few batches per segment and an index entry for every other batch."""
     defaults: dict[str, Any] = {"segment_bytes": 2000, "index_interval_bytes": 200}
     return default_topic_settings(**{**defaults, **changes})
 
@@ -40,7 +40,7 @@ def open_log(
     return Log.open(
         disk,
         FOLDER,
-        PLACE,
+        PARTITION,
         TOPIC_ID,
         small_settings(**changes),
         clock_wall_ms=clock,
@@ -52,7 +52,7 @@ def open_log(
 def batch(
     count: int = 1, *, timestamp: int = NOW_MS, value: bytes = b"value", key: bytes | None = b"key", **header: Any
 ) -> bytes:
-    """A sealed batch; `header` goes to `encode_batch`."""
+    """Return an encoded batch; `header` is passed to `encode_batch`."""
     records = [Record(timestamp=timestamp + index, key=key, value=value) for index in range(count)]
     return encode_batch(records, **header)
 
@@ -66,7 +66,7 @@ def append(log: Log, sealed: bytes, *, epoch: int = 0, now_ms: int = NOW_MS, **o
 
 
 def fill(log: Log, counts: Sequence[int], *, value: bytes = b"v" * 60, **header: Any) -> list[int]:
-    """Append batches of so many records each; return their base offsets."""
+    """Append batches of these record counts; return their base offsets."""
     return [append(log, batch(count, value=value, **header)).base_offset for count in counts]
 
 

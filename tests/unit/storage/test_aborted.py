@@ -1,4 +1,4 @@
-"""The aborted transactions of a log against a plain list of them, whatever happened to the files."""
+"""The aborted transactions of a log compared with a plain list, after any change to the files."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ PRODUCERS = range(5)
 
 @dataclass
 class Story:
-    """A log of transactions that overlap and cross segments, and what is true of it."""
+    """A log of overlapping transactions that cross segments, and the expected result."""
 
     disk: SimDisk = field(default_factory=SimDisk)
     open: dict[int, int] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Story:
 
 
 def needed_for(story: Story, log: Log, start: int, stop: int) -> set[tuple[int, int]]:
-    """The aborted transactions with a batch among those from an offset up to a position of its segment."""
+    """Return the aborted transactions with a batch between an offset and a position in its segment."""
     segment = [each for each in log.segments if each.base_offset <= start][-1]
     end = max(header[0] + header[6] + 1 for at, header in segment.headers_from(0) if at < stop)
     return {(who, first) for who, first, last in story.aborted if first < end and last >= start}
@@ -74,7 +74,7 @@ def told(seed: int, steps: int = 120) -> tuple[Story, Log]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_every_aborted_transaction_of_a_range_is_named_in_order(seed: int) -> None:
+def test_every_aborted_transaction_of_a_range_is_returned_in_order(seed: int) -> None:
     story, log = told(seed)
     story.check(log)
 
@@ -106,7 +106,7 @@ SPOILERS: dict[str, Callable[[SimDisk, str], None]] = {
     "kinds", [(".txnindex",), (CHECKPOINT,), (".snapshot",), (".txnindex", ".snapshot", CHECKPOINT)]
 )
 @pytest.mark.parametrize("spoiler", SPOILERS)
-def test_files_that_can_be_made_again_may_be_damaged(spoiler: str, kinds: tuple[str, ...]) -> None:
+def test_derived_files_may_be_damaged(spoiler: str, kinds: tuple[str, ...]) -> None:
     story, log = told(3)
     log.close()
     for name in story.disk.list(FOLDER):
@@ -118,7 +118,7 @@ def test_files_that_can_be_made_again_may_be_damaged(spoiler: str, kinds: tuple[
     story.check(open_log(story.disk, clean=True, recovery_point=log.end_offset))
 
 
-def test_a_checkpoint_from_before_a_segment_grew_says_nothing_of_it() -> None:
+def test_a_checkpoint_does_not_apply_to_a_segment_that_grew_later() -> None:
     story = Story()
     log = open_log(story.disk)
     append(log, batch())
@@ -135,7 +135,7 @@ def test_a_checkpoint_from_before_a_segment_grew_says_nothing_of_it() -> None:
     story.check(open_log(story.disk, clean=True, recovery_point=log.end_offset))
 
 
-def test_indexes_leave_with_their_segments() -> None:
+def test_indexes_are_removed_with_their_segments() -> None:
     story, log = told(2)
     log.close()
     log = open_log(story.disk, clean=True, recovery_point=log.end_offset, retention_ms=1, file_delete_delay_ms=0)
@@ -148,7 +148,7 @@ def test_indexes_leave_with_their_segments() -> None:
     assert needed <= set(log.aborted_transactions(start, log.end_offset))
 
 
-def test_a_log_without_aborted_transactions_knows_it() -> None:
+def test_a_log_without_aborted_transactions_needs_no_index() -> None:
     disk = SimDisk()
     log = open_log(disk)
     for sequence in range(30):
@@ -161,7 +161,7 @@ def test_a_log_without_aborted_transactions_knows_it() -> None:
     assert not any(name.endswith(".txnindex") for name in disk.list(FOLDER))
 
 
-def test_damage_in_a_segment_whose_index_must_be_made_anew_is_refused() -> None:
+def test_damage_in_a_segment_whose_index_must_be_rebuilt_is_reported() -> None:
     story, log = told(3)
     log.close()
     position = [at for at, _ in log.segments[0].headers_from(0)][2]

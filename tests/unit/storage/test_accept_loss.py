@@ -13,7 +13,7 @@ from tests.unit.storage.support import fill
 from tests.unit.storage.support import stored as all_batches
 from tests.unit.storage.test_damage import (
     FOLDER,
-    PLACE,
+    PARTITION,
     SETTINGS,
     clean_stop,
     cut_segment,
@@ -26,33 +26,33 @@ from tests.unit.storage.test_damage import (
 from tests.unit.storage.test_store import FIRST_ID, Ids, StillClock, load
 
 ALL = set(range(0, 36, 3))
-"""The base offsets of the batches: six offsets to a segment."""
+"""The base offsets of the batches: six offsets per segment."""
 
 
 def stored(log: Log) -> list[BatchHeader]:
-    """The batches with records: each is followed by the next, or by one that stands for what was given up."""
+    """Return the batches with records; each is followed by the next one or by a filler for lost offsets."""
     found = all_batches(log)
     assert all(one.next_offset == other.base_offset for one, other in pairwise(found))
     return [each for each in found if each.record_count]
 
 
 def accept(disk: SimDisk, *, confirmed: bool = True) -> Assessment:
-    return accept_loss(disk, "/data", PLACE, clock=StillClock(), entropy=Ids(), confirmed=confirmed)
+    return accept_loss(disk, "/data", PARTITION, clock=StillClock(), entropy=Ids(), confirmed=confirmed)
 
 
 def damaged(lose: Callable[[SimDisk], None], end: Callable[..., None] = clean_stop) -> SimDisk:
-    """A disk after a start that has noticed what is missing."""
+    """Return a disk after a start that detected the missing records."""
     disk = SimDisk()
     end(filled(disk), disk)
     lose(disk)
     store = load(disk)
-    assert store.open(PLACE, FIRST_ID, SETTINGS).damage is not None
+    assert store.open(PARTITION, FIRST_ID, SETTINGS).damage is not None
     store.close()
     return disk
 
 
 def reopened(disk: SimDisk) -> Log:
-    log = load(disk).open(PLACE, FIRST_ID, SETTINGS)
+    log = load(disk).open(PARTITION, FIRST_ID, SETTINGS)
     disk._locked.clear()
     return log
 
@@ -78,7 +78,7 @@ def rot(disk: SimDisk) -> None:
     ],
     ids=["folder", "segments", "first", "middle", "last closed", "active", "cut", "cut to 0", "end", "rot"],
 )
-def test_only_what_is_missing_is_given_up(
+def test_only_missing_records_are_discarded(
     lose: Callable[[SimDisk], None], given_up: list[tuple[int, int]], left: set[int], start: int
 ) -> None:
     disk = damaged(lose, kill if lose is rot else clean_stop)
@@ -97,14 +97,14 @@ def test_only_what_is_missing_is_given_up(
     assert accept(disk).damage is None
 
 
-def test_a_log_whose_end_nobody_knows_begins_at_0() -> None:
+def test_a_lost_log_with_an_unknown_end_starts_at_0() -> None:
     disk = damaged(lambda disk: disk.lose(FOLDER), kill)
     found = accept(disk)
     assert (found.given_up, found.end_is_known, found.start_offset) == ([], False, 0)
     assert fill(reopened(disk), [1]) == [0]
 
 
-def test_a_second_loss_gives_up_no_more_than_itself() -> None:
+def test_accepting_a_second_loss_discards_only_that_loss() -> None:
     disk = damaged(lose_segment(1))
     accept(disk)
     lose_segment(2)(disk)
@@ -113,7 +113,7 @@ def test_a_second_loss_gives_up_no_more_than_itself() -> None:
     assert {header.base_offset for header in stored(reopened(disk))} == ALL - {6, 9, 18, 21}
 
 
-def test_a_reader_steps_over_a_loss_that_was_accepted() -> None:
+def test_a_reader_skips_an_accepted_loss() -> None:
     disk = damaged(lose_segment(1))
     accept(disk)
     log = reopened(disk)
@@ -123,7 +123,7 @@ def test_a_reader_steps_over_a_loss_that_was_accepted() -> None:
     assert (filler.base_offset, filler.next_offset, filler.record_count) == (6, 12, 0)
 
 
-def test_what_is_no_damaged_partition_is_refused() -> None:
+def test_a_folder_or_partition_that_does_not_exist_is_rejected() -> None:
     disk = SimDisk()
     clean_stop(filled(disk), disk)
     assert accept(disk).damage is None
@@ -133,4 +133,4 @@ def test_what_is_no_damaged_partition_is_refused() -> None:
             confirmed=True,
         )  # fmt: skip
     with pytest.raises(StartupError, match="is not a data folder"):
-        accept_loss(disk, "/", PLACE, clock=StillClock(), entropy=Ids(), confirmed=True)
+        accept_loss(disk, "/", PARTITION, clock=StillClock(), entropy=Ids(), confirmed=True)

@@ -1,4 +1,4 @@
-"""Invariant 45: a flipped byte is found before it leaves the node, whenever it was flipped."""
+"""Invariant 45: a flipped byte is detected before it leaves the node, at whatever time it was flipped."""
 
 from struct import pack_into
 
@@ -16,7 +16,7 @@ from tests.unit.storage.support import FOLDER, append, batch, fill, open_log
 
 
 def closed(counts: list[int]) -> tuple[SimDisk, int]:
-    """A log that was closed cleanly, and its end."""
+    """Return a cleanly closed log and its end offset."""
     disk = SimDisk()
     log = open_log(disk)
     fill(log, counts)
@@ -25,7 +25,7 @@ def closed(counts: list[int]) -> tuple[SimDisk, int]:
 
 
 def served(log: Log, *, max_bytes: int) -> tuple[list[bytes], bool]:
-    """What a consumer gets until it is refused, and whether it was."""
+    """Return the records that a consumer gets before an error, and whether there was one."""
     found: list[bytes] = []
     offset = log.start_offset
     while offset < log.end_offset:
@@ -41,7 +41,7 @@ def served(log: Log, *, max_bytes: int) -> tuple[list[bytes], bool]:
 
 
 @pytest.mark.parametrize("max_bytes", [1, 400, 100_000])
-def test_a_byte_that_was_flipped_after_a_clean_close_is_never_served(max_bytes: int) -> None:
+def test_a_byte_flipped_after_a_clean_close_is_never_served(max_bytes: int) -> None:
     disk, end = closed([2] * 13)
     healthy, _ = served(open_log(disk, clean=True, recovery_point=end), max_bytes=max_bytes)
     for name in [name for name in disk.list(FOLDER) if name.endswith(".log")]:
@@ -49,7 +49,7 @@ def test_a_byte_that_was_flipped_after_a_clean_close_is_never_served(max_bytes: 
         batches = list(iter_batches(disk.read_file(path)))
         for position in range(disk.open(path).size()):
             topic_partition = position % len(batches[0])
-            # Kafka's format protects the leader epoch by nothing; one byte of a record is like another.
+            # No checksum covers the leader epoch; one byte of each record suffices.
             if topic_partition in range(LEADER_EPOCH_AT, LEADER_EPOCH_AT + 4) or topic_partition > HEADER_SIZE + 3:
                 continue
             disk.flip(path, position)
@@ -64,7 +64,7 @@ def test_a_byte_that_was_flipped_after_a_clean_close_is_never_served(max_bytes: 
             disk.remove(f"{FOLDER}/quarantine")
 
 
-def test_a_healthy_log_is_served_whole_and_checked_once() -> None:
+def test_a_healthy_log_is_served_completely_and_checked_once() -> None:
     disk, end = closed([2] * 40)
     log = open_log(disk, clean=True, recovery_point=end)
     assert any(segment.unchecked_end for segment in log.segments)
@@ -75,14 +75,14 @@ def test_a_healthy_log_is_served_whole_and_checked_once() -> None:
     assert [kind for kind, _ in disk.trace] == []
 
 
-def test_what_this_process_wrote_or_scanned_needs_no_second_look() -> None:
+def test_bytes_that_this_process_wrote_or_scanned_are_not_checked_again() -> None:
     disk, _ = closed([2] * 22)
     log = open_log(disk)
     append(log, batch())
     assert not any(segment.unchecked_end for segment in log.segments)
 
 
-def test_a_first_read_stays_short_enough_for_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_read_of_unchecked_bytes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     disk, end = closed([2] * 10)
     monkeypatch.setattr(checked_ranges, "CHECKED_SIZE_MAX", 500)
     log = open_log(disk, clean=True, recovery_point=end)
@@ -93,7 +93,7 @@ def test_a_first_read_stays_short_enough_for_the_event_loop(monkeypatch: pytest.
     assert whole is not None and whole.size > 800
 
 
-def test_a_rotten_header_does_not_hide_records_behind_a_hole() -> None:
+def test_a_corrupt_header_does_not_hide_records_as_a_gap() -> None:
     disk, end = closed([3] * 10)
     path = f"{FOLDER}/{sorted(name for name in disk.list(FOLDER) if name.endswith('.log'))[0]}"
     size = len(next(iter_batches(disk.read_file(path))))
@@ -106,14 +106,14 @@ def test_a_rotten_header_does_not_hide_records_behind_a_hole() -> None:
     assert log.damaged_from == 3
 
 
-def test_a_healthy_batch_beyond_the_bound_is_left_out_and_not_called_damaged() -> None:
+def test_a_valid_batch_beyond_the_bound_is_left_out_but_not_damaged() -> None:
     disk, end = closed([3] * 4)
     log = open_log(disk, clean=True, recovery_point=end)
     assert log.read(3, max_bytes=1000, end=4) is None
     assert log.damage is None
 
 
-def test_a_segment_that_was_cut_is_checked_anew_from_what_is_left() -> None:
+def test_a_truncated_segment_is_checked_again() -> None:
     disk, end = closed([2] * 5)
     log = open_log(disk, clean=True, recovery_point=end)
     log.read(0, max_bytes=1, end=end)
@@ -125,7 +125,7 @@ def test_a_segment_that_was_cut_is_checked_anew_from_what_is_left() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size=40))
-def test_ranges_are_joined_where_they_meet(parts: list[tuple[int, int]]) -> None:
+def test_touching_ranges_are_merged(parts: list[tuple[int, int]]) -> None:
     ranges, expected = CheckedRanges(), set[int]()
     for start, size in parts:
         ranges.add(start, start + size, start + size)
@@ -136,7 +136,7 @@ def test_ranges_are_joined_where_they_meet(parts: list[tuple[int, int]]) -> None
     assert ranges.offsets == ranges.ends
 
 
-def test_too_many_ranges_are_forgotten_rather_than_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_ranges_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checked_ranges, "RANGES_MAX", 3)
     ranges = CheckedRanges()
     for start in range(0, 60, 10):

@@ -12,13 +12,13 @@ OFFSETS = {
 }
 
 
-def test_what_is_written_is_read() -> None:
+def test_written_offsets_are_read() -> None:
     disk = SimDisk()
     write_offsets(disk, "/points", OFFSETS)
     assert read_offsets(disk, "/points") == OFFSETS
 
 
-def test_a_file_of_kafkas_own_is_read() -> None:
+def test_a_file_written_by_kafka_is_read() -> None:
     disk = SimDisk()
     disk.replace_file("/points", b"0\n2\norders 0 12\norders 10 7\n")
     assert read_offsets(disk, "/points") == {

@@ -1,4 +1,4 @@
-"""What a start makes of missing files: how the last process ended, what is gone, and what must come of it."""
+"""Missing files at startup: how the previous process ended, what is missing, and the expected result."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ from penstock_sim.disk import SimDisk
 from tests.unit.storage.support import fill, small_settings, stored
 from tests.unit.storage.test_store import FIRST_ID, SECOND_ID, load
 
-PLACE = TopicPartition(TopicName("orders"), PartitionIndex(3))
-FOLDER = f"/data/{PLACE}"
+PARTITION = TopicPartition(TopicName("orders"), PartitionIndex(3))
+FOLDER = f"/data/{PARTITION}"
 SETTINGS = small_settings(segment_bytes=600)
 COUNT = 12
-"""Batches of three records each, a few to a segment."""
+"""Batches of three records each, a few per segment."""
 
 
 def clean_stop(store: LogStore, disk: SimDisk) -> None:
@@ -79,7 +79,7 @@ class Case:
     name: str
     lose: Callable[[SimDisk], None]
     damaged_from: int | None
-    """The first offset that must not be served any more; None if the log must be whole."""
+    """The first offset that must not be served; None if the log must be complete."""
 
 
 CASES = (
@@ -103,7 +103,7 @@ CASES = (
 
 def filled(disk: SimDisk, store: LogStore | None = None) -> LogStore:
     store = store or load(disk)
-    log = store.open(PLACE, FIRST_ID, SETTINGS)
+    log = store.open(PARTITION, FIRST_ID, SETTINGS)
     fill(log, [3] * COUNT)
     assert log.durable_offset == log.end_offset == 36
     assert log.segments.bases == [0, 6, 12, 18, 24, 30]
@@ -111,7 +111,7 @@ def filled(disk: SimDisk, store: LogStore | None = None) -> LogStore:
 
 
 def reopened(disk: SimDisk) -> Log:
-    return load(disk).open(PLACE, FIRST_ID, SETTINGS)
+    return load(disk).open(PARTITION, FIRST_ID, SETTINGS)
 
 
 def check_refusals(log: Log, damaged_from: int) -> None:
@@ -129,7 +129,7 @@ def check_refusals(log: Log, damaged_from: int) -> None:
 
 @pytest.mark.parametrize("end", ENDS, ids=lambda each: each.__name__)
 @pytest.mark.parametrize("case", CASES, ids=lambda each: each.name)
-def test_a_start_notices_what_is_missing(case: Case, end: Callable[[LogStore, SimDisk], None]) -> None:
+def test_startup_detects_missing_records(case: Case, end: Callable[[LogStore, SimDisk], None]) -> None:
     disk = SimDisk()
     end(filled(disk), disk)
     case.lose(disk)
@@ -151,20 +151,20 @@ def test_damage_is_not_forgotten_by_later_starts(case: Case, again: Callable[[Lo
     assert case.damaged_from is not None
     for _ in range(3):
         store = load(disk)
-        check_refusals(store.open(PLACE, FIRST_ID, SETTINGS), case.damaged_from)
+        check_refusals(store.open(PARTITION, FIRST_ID, SETTINGS), case.damaged_from)
         store.checkpoint_recovery_points()
         store.checkpoint_log_starts()
         again(store, disk)
 
 
 @pytest.mark.parametrize("end", ENDS, ids=lambda each: each.__name__)
-def test_a_log_of_one_segment_is_missed_from_its_first_acknowledged_record_on(
+def test_a_missing_log_is_detected_from_its_first_acknowledged_record_on(
     end: Callable[[LogStore, SimDisk], None],
 ) -> None:
     for lose in (lambda disk: disk.lose(FOLDER), lose_endings(".log")):
         disk = SimDisk()
         store = load(disk)
-        fill(store.open(PLACE, FIRST_ID, SETTINGS), [1])
+        fill(store.open(PARTITION, FIRST_ID, SETTINGS), [1])
         end(store, disk)
         lose(disk)
         assert reopened(disk).damaged_from == 0
@@ -174,7 +174,7 @@ def test_a_log_of_one_segment_is_missed_from_its_first_acknowledged_record_on(
 def test_an_empty_log_may_lose_its_folder(end: Callable[[LogStore, SimDisk], None]) -> None:
     disk = SimDisk()
     store = load(disk)
-    store.open(PLACE, FIRST_ID, SETTINGS)
+    store.open(PARTITION, FIRST_ID, SETTINGS)
     store.note_boot()
     end(store, disk)
     if disk.exists(FOLDER):
@@ -184,27 +184,27 @@ def test_an_empty_log_may_lose_its_folder(end: Callable[[LogStore, SimDisk], Non
 
 
 @pytest.mark.parametrize(("end", "is_lost"), [(clean_stop, True), (kill, True), (power_loss, False)])
-def test_records_that_were_never_synced_are_missed_unless_power_was_lost(
+def test_missing_unsynced_records_are_damage_unless_power_failed(
     end: Callable[[LogStore, SimDisk], None], is_lost: bool
 ) -> None:
     disk = SimDisk()
     store = load(disk)
-    log = store.open(PLACE, FIRST_ID, small_settings(flush_mode="os"))
+    log = store.open(PARTITION, FIRST_ID, small_settings(flush_mode="os"))
     store.note_boot()
     fill(log, [1])
     end(store, disk)
     if disk.exists(FOLDER):
         disk.lose(FOLDER)
-    again = load(disk).open(PLACE, FIRST_ID, small_settings(flush_mode="os"))
+    again = load(disk).open(PARTITION, FIRST_ID, small_settings(flush_mode="os"))
     assert (again.damage is not None) == is_lost
 
 
-def test_the_end_of_a_log_is_missed_by_its_recovery_point_or_its_mark() -> None:
+def test_a_missing_end_is_detected_by_the_recovery_point_or_the_high_watermark() -> None:
     for marked in (True, False):
         disk = SimDisk()
         store = filled(disk)
         if marked:
-            store.checkpoint_high_watermarks({PLACE: 36})
+            store.checkpoint_high_watermarks({PARTITION: 36})
         else:
             store.checkpoint_recovery_points()
         kill(store, disk)
@@ -213,11 +213,11 @@ def test_the_end_of_a_log_is_missed_by_its_recovery_point_or_its_mark() -> None:
         assert reopened(disk).damaged_from == 33
 
 
-def test_a_mark_does_not_outlive_a_cut_of_the_log() -> None:
+def test_a_truncation_lowers_the_saved_high_watermark() -> None:
     disk = SimDisk()
     store = filled(disk)
-    store.checkpoint_high_watermarks({PLACE: 36})
-    store.logs[PLACE].truncate_to(10)
+    store.checkpoint_high_watermarks({PARTITION: 36})
+    store.logs[PARTITION].truncate_to(10)
     power_loss(store, disk)
     log = reopened(disk)
     assert (log.damage, log.end_offset) == (None, 9)
@@ -225,14 +225,14 @@ def test_a_mark_does_not_outlive_a_cut_of_the_log() -> None:
 
 @pytest.mark.parametrize("end", ENDS, ids=lambda each: each.__name__)
 @pytest.mark.parametrize("target", [0, 6, 10, 30, 33, 100])
-def test_cuts_leave_no_knowledge_behind(end: Callable[[LogStore, SimDisk], None], target: int) -> None:
+def test_truncation_removes_derived_state(end: Callable[[LogStore, SimDisk], None], target: int) -> None:
     disk = SimDisk()
     store = filled(disk)
     if target in (0, 100):
-        store.logs[PLACE].truncate_fully_and_start_at(target)
+        store.logs[PARTITION].truncate_fully_and_start_at(target)
     else:
-        store.logs[PLACE].truncate_to(target)
-    log_end = store.logs[PLACE].end_offset
+        store.logs[PARTITION].truncate_to(target)
+    log_end = store.logs[PARTITION].end_offset
     end(store, disk)
     log = reopened(disk)
     assert (log.damage, log.end_offset) == (None, log_end)
@@ -240,10 +240,10 @@ def test_cuts_leave_no_knowledge_behind(end: Callable[[LogStore, SimDisk], None]
     end(store, disk)
 
 
-def test_a_log_that_was_emptied_is_missed_again_once_it_has_records() -> None:
+def test_the_loss_of_an_emptied_log_is_detected_once_it_has_records() -> None:
     disk = SimDisk()
     store = filled(disk)
-    log = store.logs[PLACE]
+    log = store.logs[PARTITION]
     log.truncate_fully_and_start_at(100)
     fill(log, [1])
     power_loss(store, disk)
@@ -252,10 +252,10 @@ def test_a_log_that_was_emptied_is_missed_again_once_it_has_records() -> None:
 
 
 @pytest.mark.parametrize("lost", [(), ("log-start-offset-checkpoint",)])
-def test_segments_that_were_deleted_are_not_missed(lost: tuple[str, ...]) -> None:
+def test_deleted_segments_do_not_count_as_lost(lost: tuple[str, ...]) -> None:
     disk = SimDisk()
     store = filled(disk)
-    log = store.logs[PLACE]
+    log = store.logs[PARTITION]
     log.advance_start(14)
     log.delete_old_segments(high_watermark=36, now_ms=0)
     log.deletes.remove_due(1 << 60)
@@ -265,53 +265,53 @@ def test_segments_that_were_deleted_are_not_missed(lost: tuple[str, ...]) -> Non
     assert reopened(disk).damage is None
 
 
-def test_a_topic_made_again_does_not_miss_the_folder_of_its_namesake() -> None:
+def test_a_recreated_topic_does_not_count_the_old_folder_as_lost() -> None:
     for end in ENDS:
         disk = SimDisk()
         store = filled(disk)
         store.checkpoint_recovery_points()
-        store.checkpoint_high_watermarks({PLACE: 36})
-        store.delete(PLACE, FIRST_ID)
+        store.checkpoint_high_watermarks({PARTITION: 36})
+        store.delete(PARTITION, FIRST_ID)
         end(store, disk)
-        log = load(disk).open(PLACE, SECOND_ID, SETTINGS)
+        log = load(disk).open(PARTITION, SECOND_ID, SETTINGS)
         assert (log.damage, log.end_offset) == (None, 0)
 
 
-def test_a_replica_that_was_taken_away_and_comes_back_is_new() -> None:
+def test_a_replica_that_was_removed_and_assigned_again_is_new() -> None:
     disk = SimDisk()
     store = filled(disk)
-    store.delete(PLACE, FIRST_ID)
-    assert store.open(PLACE, FIRST_ID, SETTINGS).end_offset == 0
-    assert store.logs[PLACE].damage is None
+    store.delete(PARTITION, FIRST_ID)
+    assert store.open(PARTITION, FIRST_ID, SETTINGS).end_offset == 0
+    assert store.logs[PARTITION].damage is None
 
 
-def test_a_damaged_log_that_was_set_aside_is_not_missed() -> None:
+def test_a_damaged_log_that_was_set_aside_does_not_count_as_lost() -> None:
     for end in ENDS:
         disk = SimDisk()
         clean_stop(filled(disk), disk)
         disk.lose(FOLDER)
         store = load(disk)
-        assert store.open(PLACE, FIRST_ID, SETTINGS).damage is not None
-        store.set_aside_damaged(PLACE)
-        assert store.open(PLACE, FIRST_ID, SETTINGS).damage is None
+        assert store.open(PARTITION, FIRST_ID, SETTINGS).damage is not None
+        store.set_aside_damaged(PARTITION)
+        assert store.open(PARTITION, FIRST_ID, SETTINGS).damage is None
         end(store, disk)
         log = reopened(disk)
         assert (log.damage, log.end_offset) == (None, 0)
 
 
-def test_files_of_the_previous_version_are_taken_as_they_are_and_listed() -> None:
+def test_unlisted_segments_are_accepted_and_listed() -> None:
     disk = SimDisk()
     clean_stop(filled(disk), disk)
     disk.lose("/data/held-partitions")
     disk.lose(f"{FOLDER}/{SEGMENT_LIST}")
     store = load(disk)
-    assert store.open(PLACE, FIRST_ID, SETTINGS).damage is None
+    assert store.open(PARTITION, FIRST_ID, SETTINGS).damage is None
     kill(store, disk)
     disk.lose(f"{FOLDER}/{segments(disk)[1]}")
     assert reopened(disk).damaged_from == 6
 
 
-def test_a_folder_of_the_previous_version_is_missed_by_its_recovery_point() -> None:
+def test_a_missing_folder_without_the_table_is_detected_by_its_recovery_point() -> None:
     disk = SimDisk()
     clean_stop(filled(disk), disk)
     disk.lose("/data/held-partitions")
@@ -319,21 +319,21 @@ def test_a_folder_of_the_previous_version_is_missed_by_its_recovery_point() -> N
     assert reopened(disk).damaged_from == 0
 
 
-def test_missing_files_that_are_put_back_make_the_log_whole() -> None:
+def test_restored_files_repair_the_log() -> None:
     disk = SimDisk()
     clean_stop(filled(disk), disk)
     path = f"{FOLDER}/{segments(disk)[1]}"
     content = disk.read_file(path)
     disk.lose(path)
     store = load(disk)
-    assert store.open(PLACE, FIRST_ID, SETTINGS).damaged_from == 6
+    assert store.open(PARTITION, FIRST_ID, SETTINGS).damaged_from == 6
     kill(store, disk)
     disk.replace_file(path, content)
     log = reopened(disk)
     assert log.damage is None and len(stored(log)) == COUNT
 
 
-def test_partitions_made_together_share_the_sync_of_their_names() -> None:
+def test_partitions_created_together_share_the_sync_of_their_folders() -> None:
     disk = SimDisk()
     store = load(disk)
     logs = [
@@ -353,10 +353,10 @@ def load_one(disk: SimDisk, topic_partition: TopicPartition) -> Log:
     return load(disk).open(topic_partition, FIRST_ID, SETTINGS)
 
 
-def test_the_unsynced_end_of_a_segment_that_was_just_closed_is_not_missed() -> None:
+def test_a_missing_unsynced_end_of_a_closed_segment_is_not_damage() -> None:
     disk = SimDisk(syncs_at_once=False)
     store = load(disk)
-    log = store.open(PLACE, FIRST_ID, SETTINGS)
+    log = store.open(PARTITION, FIRST_ID, SETTINGS)
     fill(log, [3])
     while disk.finish_sync():
         pass
@@ -372,10 +372,10 @@ def test_the_unsynced_end_of_a_segment_that_was_just_closed_is_not_missed() -> N
 
 
 @pytest.mark.parametrize("undone", [0, 1])
-def test_a_deletion_that_a_power_loss_has_undone_in_part_is_finished(undone: int) -> None:
+def test_a_deletion_that_a_power_failure_partly_undid_is_finished(undone: int) -> None:
     disk = SimDisk()
     store = filled(disk)
-    log = store.logs[PLACE]
+    log = store.logs[PARTITION]
     contents = {name: disk.read_file(f"{FOLDER}/{name}") for name in segments(disk)}
     log.advance_start(14)
     log.delete_old_segments(high_watermark=36, now_ms=0)

@@ -2,7 +2,7 @@ from penstock.storage.directory import LogDirectory, OpenFiles
 from penstock_sim.disk import SimDisk
 
 
-def test_the_longest_unused_handle_is_dropped_first() -> None:
+def test_the_least_recently_used_handle_is_dropped_first() -> None:
     disk = SimDisk()
     for name in "abc":
         disk.open(f"/{name}", create=True)
@@ -14,7 +14,7 @@ def test_the_longest_unused_handle_is_dropped_first() -> None:
     assert files.get("/b") is not b
 
 
-def test_a_forgotten_handle_is_opened_anew() -> None:
+def test_a_forgotten_handle_is_opened_again() -> None:
     disk = SimDisk()
     disk.open("/a", create=True)
     files = OpenFiles(disk)
@@ -23,7 +23,7 @@ def test_a_forgotten_handle_is_opened_anew() -> None:
     assert files.get("/a") is not first
 
 
-def test_only_the_first_failure_is_told() -> None:
+def test_only_the_first_failure_is_reported() -> None:
     directory = LogDirectory(SimDisk(), "/data")
     told: list[OSError] = []
     directory.on_failure = told.append

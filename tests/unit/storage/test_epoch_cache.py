@@ -22,7 +22,7 @@ def test_an_epoch_ends_where_the_next_one_begins() -> None:
     assert cache_of((1, 0), (3, 10)).end_of(1, 25) == (1, 10)
 
 
-def test_an_epoch_that_wrote_nothing_is_answered_by_the_one_before_it() -> None:
+def test_an_epoch_without_batches_ends_like_the_one_before_it() -> None:
     assert cache_of((1, 0), (3, 10)).end_of(2, 25) == (1, 10)
 
 
@@ -37,7 +37,7 @@ def test_a_newer_or_no_epoch_is_unknown() -> None:
     assert cache_of().end_of(0, 0) == (-1, -1)
 
 
-def test_an_epoch_under_which_nothing_was_written_leaves_no_trace() -> None:
+def test_an_epoch_without_batches_is_dropped() -> None:
     assert cache_of((1, 0), (2, 10), (3, 10)).entries() == [(1, 0), (3, 10)]
 
 
@@ -50,7 +50,7 @@ def test_the_epoch_of_an_offset_is_the_last_that_began_before_it() -> None:
     assert [cache.epoch_at(offset) for offset in (4, 5, 9, 10)] == [-1, 1, 1, 3]
 
 
-def test_cuts_at_either_end_keep_the_rest() -> None:
+def test_truncation_at_either_end_keeps_the_rest() -> None:
     cache = cache_of((1, 0), (2, 10), (3, 20))
     cache.truncate_end(20)
     assert cache.entries() == [(1, 0), (2, 10)]
@@ -60,7 +60,7 @@ def test_cuts_at_either_end_keep_the_rest() -> None:
     assert cache.entries() == [(2, 15)]
 
 
-def test_the_file_is_kafkas() -> None:
+def test_the_file_has_kafkas_format() -> None:
     disk = SimDisk()
     cache_of((1, 0), (3, 10), disk=disk).save()
     assert disk.read_file(PATH) == b"0\n2\n1 0\n3 10\n"
@@ -81,7 +81,7 @@ def test_nothing_is_written_when_nothing_changed() -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"0\n", b"1\n0\n", b"0\n2\n1 0\n", b"0\n2\n1 5\n2 5\n", b"0\n1\n1 x\n", b"0\n1\n1 0"]
 )
-def test_a_damaged_file_is_refused(content: bytes) -> None:
+def test_a_damaged_file_raises_corruption(content: bytes) -> None:
     disk = SimDisk()
     disk.open(PATH, create=True).write((content,), 0)
     with pytest.raises(Corruption):

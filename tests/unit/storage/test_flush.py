@@ -22,7 +22,7 @@ def test_an_append_is_durable_when_its_sync_has_ended() -> None:
     assert (log.durable_offset, told) == (3, [3])
 
 
-def test_what_is_written_during_a_sync_shares_the_next_one() -> None:
+def test_appends_during_a_sync_share_the_next_one() -> None:
     disk = later_disk()
     log = open_log(disk)
     fill(log, [1, 1, 1])
@@ -46,14 +46,14 @@ def test_a_later_segment_is_never_durable_before_an_earlier_one() -> None:
     assert marks[-1] == 2
 
 
-def test_without_group_commit_an_append_counts_at_once() -> None:
+def test_without_group_commit_an_append_is_acknowledged_immediately() -> None:
     disk = later_disk()
     log = open_log(disk, flush_mode="os")
     append(log, batch(2))
     assert (log.durable_offset, log.offsets.flushed, disk.syncs_under_way()) == (2, 0, 0)
 
 
-def test_without_group_commit_a_closed_segment_is_synced_all_the_same() -> None:
+def test_without_group_commit_a_closed_segment_is_synced() -> None:
     disk = later_disk()
     log = open_log(disk, flush_mode="os")
     append(log, batch(2))
@@ -63,7 +63,7 @@ def test_without_group_commit_a_closed_segment_is_synced_all_the_same() -> None:
     assert log.offsets.flushed == 2
 
 
-def test_flush_messages_asks_for_a_sync() -> None:
+def test_flush_messages_starts_a_sync() -> None:
     disk = later_disk()
     log = open_log(disk, flush_mode="os", flush_messages=3)
     fill(log, [1, 1])
@@ -72,7 +72,7 @@ def test_flush_messages_asks_for_a_sync() -> None:
     assert disk.syncs_under_way() == 1
 
 
-def test_flush_ms_asks_for_a_sync_of_what_has_waited_so_long() -> None:
+def test_flush_ms_starts_a_sync() -> None:
     disk = later_disk()
     log = open_log(disk, flush_mode="os")
     append(log, batch())
@@ -83,7 +83,7 @@ def test_flush_ms_asks_for_a_sync_of_what_has_waited_so_long() -> None:
     assert disk.syncs_under_way() == 1
 
 
-def test_a_failed_sync_stops_the_folder_for_good() -> None:
+def test_a_failed_sync_takes_the_folder_offline_until_a_restart() -> None:
     disk = later_disk()
     log = open_log(disk)
     failures: list[OSError] = []
@@ -96,7 +96,7 @@ def test_a_failed_sync_stops_the_folder_for_good() -> None:
     assert disk.syncs_under_way() == 0
 
 
-def test_switching_group_commit_off_acknowledges_what_is_written() -> None:
+def test_turning_group_commit_off_acknowledges_written_records() -> None:
     disk = later_disk()
     log = open_log(disk)
     told: list[int] = []
@@ -106,7 +106,7 @@ def test_switching_group_commit_off_acknowledges_what_is_written() -> None:
     assert (log.durable_offset, told) == (2, [2])
 
 
-def test_switching_group_commit_on_takes_nothing_back() -> None:
+def test_turning_group_commit_on_keeps_the_durable_offset() -> None:
     disk = later_disk()
     log = open_log(disk, flush_mode="os")
     append(log, batch(2))
@@ -117,7 +117,7 @@ def test_switching_group_commit_on_takes_nothing_back() -> None:
     assert log.durable_offset == 3
 
 
-def test_a_sync_that_ends_after_a_cut_makes_nothing_durable() -> None:
+def test_a_sync_that_ends_after_a_truncation_makes_nothing_durable() -> None:
     disk = later_disk()
     log = open_log(disk)
     fill(log, [1, 1, 1])
@@ -141,7 +141,7 @@ def test_the_recovery_point_waits_for_the_indexes_of_a_closed_segment() -> None:
     assert log.recovery_point == 2
 
 
-def test_a_closed_segment_below_a_cut_is_still_synced() -> None:
+def test_a_closed_segment_below_a_truncation_is_still_synced() -> None:
     disk = later_disk()
     log = open_log(disk)
     append(log, batch(1))

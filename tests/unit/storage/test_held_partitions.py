@@ -13,7 +13,7 @@ def held_on(disk: SimDisk) -> HeldPartitions:
     return HeldPartitions(disk, "/data")
 
 
-def test_what_was_noted_is_found_again() -> None:
+def test_saved_states_are_loaded() -> None:
     disk = SimDisk()
     held = held_on(disk)
     assert held.is_new and held[FIRST] is Holding.UNKNOWN
@@ -24,7 +24,7 @@ def test_what_was_noted_is_found_again() -> None:
     assert (again.is_new, again[FIRST], again[SECOND]) == (False, Holding.HELD, Holding.HELD)
 
 
-def test_what_was_synced_survives_a_power_loss() -> None:
+def test_synced_states_survive_a_power_failure() -> None:
     disk = SimDisk()
     held = held_on(disk)
     disk.sync_folder("/")
@@ -36,7 +36,7 @@ def test_what_was_synced_survives_a_power_loss() -> None:
     assert (again[FIRST], again[SECOND]) == (Holding.HELD, Holding.UNKNOWN)
 
 
-def test_a_slot_that_was_given_back_is_used_again() -> None:
+def test_a_freed_slot_is_used_again() -> None:
     disk = SimDisk()
     held = held_on(disk)
     for round_ in range(5):
@@ -48,7 +48,7 @@ def test_a_slot_that_was_given_back_is_used_again() -> None:
     assert held_on(disk)[FIRST] is Holding.HELD
 
 
-def test_a_full_disk_refuses_no_change_of_a_slot() -> None:
+def test_slots_can_change_on_a_full_disk() -> None:
     disk = SimDisk()
     held = held_on(disk)
     held.note(FIRST, Holding.CREATED)
@@ -63,7 +63,7 @@ def test_a_full_disk_refuses_no_change_of_a_slot() -> None:
 
 
 @pytest.mark.parametrize("position", range(28))
-def test_a_damaged_slot_says_nothing_and_its_neighbour_does(position: int) -> None:
+def test_a_damaged_slot_is_ignored_and_the_others_are_read(position: int) -> None:
     disk = SimDisk()
     held = held_on(disk)
     held.note(FIRST, Holding.HELD)

@@ -7,7 +7,7 @@ from penstock.storage.janitor import TICK_S, Janitor
 from penstock.storage.store import LogStore
 from penstock_sim.disk import SimDisk
 from tests.unit.storage.support import NOW_MS, append, fill, idempotent, small_settings
-from tests.unit.storage.test_store import FIRST_ID, PLACE, Ids, StillClock
+from tests.unit.storage.test_store import FIRST_ID, PARTITION, Ids, StillClock
 
 
 class Alarm:
@@ -42,9 +42,9 @@ class House:
         return self.store.logs[topic_partition].durable_offset
 
 
-def test_retention_runs_when_its_time_has_come() -> None:
+def test_retention_runs_when_it_is_due() -> None:
     house = House()
-    log = house.store.open(PLACE, FIRST_ID, small_settings(retention_ms=1000, file_delete_delay_ms=0))
+    log = house.store.open(PARTITION, FIRST_ID, small_settings(retention_ms=1000, file_delete_delay_ms=0))
     fill(log, [3] * 30, timestamp=NOW_MS - 5000)
     house.janitor.start()
     house.janitor.work()
@@ -57,7 +57,7 @@ def test_retention_runs_when_its_time_has_come() -> None:
     assert not any(name.endswith(".deleted") for name in house.disk.list("/data/orders-3"))
 
 
-def test_ten_thousand_logs_are_looked_after_in_slices() -> None:
+def test_ten_thousand_logs_are_maintained_in_slices() -> None:
     house = House()
     for index in range(450):
         house.store.open(TopicPartition(TopicName("many"), PartitionIndex(index)), FIRST_ID, small_settings())
@@ -66,9 +66,9 @@ def test_ten_thousand_logs_are_looked_after_in_slices() -> None:
     assert [house.janitor.work() for _ in range(3)] == [True, True, False]
 
 
-def test_silent_producers_are_forgotten() -> None:
+def test_idle_producers_are_removed() -> None:
     house = House()
-    log = house.store.open(PLACE, FIRST_ID, small_settings(retention_ms=-1))
+    log = house.store.open(PARTITION, FIRST_ID, small_settings(retention_ms=-1))
     append(log, idempotent(sequence=0))
     house.janitor.start()
     house.clock.now_ms += 86_400_001
@@ -78,7 +78,7 @@ def test_silent_producers_are_forgotten() -> None:
 
 def test_a_roll_is_followed_by_a_checkpoint() -> None:
     house = House()
-    log = house.store.open(PLACE, FIRST_ID, small_settings())
+    log = house.store.open(PARTITION, FIRST_ID, small_settings())
     fill(log, [3] * 30)
     house.janitor.start()
     house.janitor.work()
@@ -87,7 +87,7 @@ def test_a_roll_is_followed_by_a_checkpoint() -> None:
     assert log.recovery_point >= log.segments.active.base_offset
 
 
-def test_the_janitor_comes_back_until_it_is_stopped() -> None:
+def test_the_janitor_runs_until_it_is_stopped() -> None:
     house = House()
     house.janitor.start()
     first = house.clock.alarms[-1]
@@ -98,9 +98,9 @@ def test_the_janitor_comes_back_until_it_is_stopped() -> None:
     assert house.clock.alarms[-1].cancelled
 
 
-def test_a_folder_that_failed_is_left_alone() -> None:
+def test_a_failed_folder_is_not_maintained() -> None:
     house = House()
-    house.store.open(PLACE, FIRST_ID, small_settings())
+    house.store.open(PARTITION, FIRST_ID, small_settings())
     house.store.directory.fail(OSError(5, "gone"))
     house.janitor.start()
     calls = house.disk.calls
@@ -108,9 +108,9 @@ def test_a_folder_that_failed_is_left_alone() -> None:
     assert house.disk.calls == calls
 
 
-def test_a_clock_that_jumps_ahead_deletes_nothing_young() -> None:
+def test_retention_deletes_no_young_records_after_a_clock_jump() -> None:
     house = House()
-    log = house.store.open(PLACE, FIRST_ID, small_settings(retention_ms=3_600_000))
+    log = house.store.open(PARTITION, FIRST_ID, small_settings(retention_ms=3_600_000))
     fill(log, [3] * 30, timestamp=NOW_MS)
     append(log, idempotent(sequence=0))
     house.janitor.start()

@@ -13,7 +13,7 @@ FOLDER = "/data"
 
 
 class Tail:
-    """A file that only grows, as a log does."""
+    """A file that only grows, like a log."""
 
     def __init__(self, disk: SimDisk, name: str) -> None:
         disk.make_folder(f"{FOLDER}/logs")
@@ -45,7 +45,7 @@ class Tail:
 
 
 class LateDisk(SimDisk):
-    """A disk on which the syncs of one file end when they are told to."""
+    """A disk on which a test decides when the syncs of one file end."""
 
     late = ""
 
@@ -66,7 +66,7 @@ class LateDisk(SimDisk):
 
 
 class WholeWrites(Random):
-    """Writes that fail have written everything nonetheless."""
+    """A disk whose failed writes have written everything."""
 
     def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
         return start - 1 if stop is None else super().randrange(start, stop, step)
@@ -89,7 +89,7 @@ def test_many_files_share_one_sync() -> None:
     tails = [Tail(disk, str(index)) for index in range(10)]
     for tail in tails:
         tail.grow(journal, b"x" * 50)
-    # The first went alone; those that came meanwhile go together.
+    # The first one was written alone; those that arrived meanwhile share a group.
     assert disk.syncs_under_way() == 1
     disk.finish_sync()
     assert [tail.durable for tail in tails] == [50] + [0] * 9
@@ -98,7 +98,7 @@ def test_many_files_share_one_sync() -> None:
     assert [tail.durable for tail in tails] == [50] * 10
 
 
-def test_what_only_the_journal_has_is_put_back_after_a_power_loss() -> None:
+def test_the_journal_restores_bytes_after_a_power_failure() -> None:
     disk = SimDisk()
     journal = begin(disk)
     tails = [Tail(disk, str(index)) for index in range(3)]
@@ -113,7 +113,7 @@ def test_what_only_the_journal_has_is_put_back_after_a_power_loss() -> None:
     assert [tail.content(disk) for tail in tails] == [expected] * 3
 
 
-def test_what_was_put_back_is_durable_and_the_journal_empty() -> None:
+def test_replayed_bytes_are_durable_and_the_journal_is_empty() -> None:
     disk = SimDisk()
     tail = Tail(disk, "a")
     tail.grow(begin(disk), b"acknowledged")
@@ -124,7 +124,7 @@ def test_what_was_put_back_is_durable_and_the_journal_empty() -> None:
     assert not any(disk.exists(f"{FOLDER}/{name}") and disk.read_file(f"{FOLDER}/{name}") for name in FILE_NAMES)
 
 
-def test_a_few_files_are_synced_by_themselves() -> None:
+def test_a_few_files_are_synced_directly() -> None:
     disk = SimDisk(syncs_at_once=False)
     journal = begin(disk, group_least=2)
     tails = [Tail(disk, str(index)) for index in range(2)]
@@ -152,7 +152,7 @@ def test_files_are_synced_one_by_one_again_after_several_small_groups() -> None:
     assert disk.read_file(f"{FOLDER}/{FILE_NAMES[0]}") == before
 
 
-def test_a_long_tail_is_synced_by_itself() -> None:
+def test_a_long_tail_is_synced_directly() -> None:
     disk = SimDisk()
     tail = Tail(disk, "a")
     tail.grow(begin(disk), bytes(TAIL_SIZE_MAX + 1))
@@ -181,7 +181,7 @@ def test_the_halves_take_turns_and_lose_nothing() -> None:
     assert [tail.durable for tail in tails] == [tail.size for tail in tails]
 
 
-def test_a_half_is_not_written_over_before_its_files_are_synced() -> None:
+def test_a_half_is_not_overwritten_before_its_files_are_synced() -> None:
     disk = SimDisk(syncs_at_once=False)
     journal = begin(disk, size=300)
     tails = [Tail(disk, str(index)) for index in range(2)]
@@ -197,7 +197,7 @@ def test_a_half_is_not_written_over_before_its_files_are_synced() -> None:
         assert tail.content(disk)[:durable] == b"x" * durable
 
 
-def test_what_is_cut_does_not_come_back() -> None:
+def test_truncated_bytes_are_not_restored() -> None:
     disk = SimDisk()
     journal = begin(disk)
     tail = Tail(disk, "a")
@@ -213,7 +213,7 @@ def test_what_is_cut_does_not_come_back() -> None:
     assert tail.content(disk) == b"kept and more"
 
 
-def test_what_is_cut_while_its_half_is_written_over_does_not_come_back() -> None:
+def test_bytes_truncated_while_their_half_is_overwritten_are_not_restored() -> None:
     disk = SimDisk(syncs_at_once=False)
     journal = begin(disk, size=250)
     cut, other = Tail(disk, "cut"), Tail(disk, "other")
@@ -230,7 +230,7 @@ def test_what_is_cut_while_its_half_is_written_over_does_not_come_back() -> None
     assert len(cut.content(disk)) == 10
 
 
-def test_a_file_that_is_struck_out_keeps_what_it_has() -> None:
+def test_an_invalidated_file_keeps_its_content() -> None:
     disk = SimDisk()
     journal = begin(disk)
     tail = Tail(disk, "a")
@@ -241,7 +241,7 @@ def test_a_file_that_is_struck_out_keeps_what_it_has() -> None:
     assert tail.content(disk) == b"acknowledged"
 
 
-def test_a_folder_is_struck_out_with_all_that_is_in_it_and_with_what_waits() -> None:
+def test_a_folder_is_invalidated_with_all_of_its_files_and_waiting_syncs() -> None:
     disk = SimDisk(syncs_at_once=False)
     journal = begin(disk)
     tails = [Tail(disk, str(index)) for index in range(3)]
@@ -260,7 +260,7 @@ def test_a_folder_is_struck_out_with_all_that_is_in_it_and_with_what_waits() -> 
     assert [tail.content(disk) for tail in tails] == [b"", b"", b""]
 
 
-def test_nothing_is_put_back_into_a_file_that_is_gone() -> None:
+def test_a_removed_file_is_not_restored() -> None:
     disk = SimDisk()
     tail = Tail(disk, "a")
     tail.grow(begin(disk), b"data")
@@ -269,7 +269,7 @@ def test_nothing_is_put_back_into_a_file_that_is_gone() -> None:
     assert not disk.exists(tail.file.path)
 
 
-def test_a_file_that_lost_more_than_the_journal_has_is_left_alone() -> None:
+def test_a_file_that_lost_more_than_the_journal_has_is_not_changed() -> None:
     disk = SimDisk()
     journal = begin(disk)
     tail = Tail(disk, "a")
@@ -282,7 +282,7 @@ def test_a_file_that_lost_more_than_the_journal_has_is_left_alone() -> None:
     assert "logs/a ends before" in notes[0]
 
 
-def test_a_full_disk_leaves_each_file_to_itself() -> None:
+def test_files_are_synced_directly_on_a_full_disk() -> None:
     disk = SimDisk()
     journal = begin(disk)
     tails = [Tail(disk, str(index)) for index in range(2)]
@@ -293,7 +293,7 @@ def test_a_full_disk_leaves_each_file_to_itself() -> None:
     assert synced_paths(disk)[-1] == tails[0].file.path
 
 
-def test_a_file_can_be_struck_out_when_the_disk_is_full() -> None:
+def test_a_file_can_be_invalidated_on_a_full_disk() -> None:
     disk = SimDisk()
     journal = begin(disk)
     tails = [Tail(disk, str(index)) for index in range(2)]
@@ -308,7 +308,7 @@ def test_a_file_can_be_struck_out_when_the_disk_is_full() -> None:
     assert [tail.content(disk) for tail in tails] == [b"", b"data"]
 
 
-def test_a_failed_sync_reaches_all_who_wait() -> None:
+def test_a_failed_sync_is_reported_to_all_callbacks() -> None:
     disk = SimDisk(syncs_at_once=False)
     journal = begin(disk)
     tails = [Tail(disk, str(index)) for index in range(3)]
@@ -319,7 +319,7 @@ def test_a_failed_sync_reaches_all_who_wait() -> None:
     assert [tail.durable for tail in tails] == [0, 0, 0]
 
 
-def test_a_failed_sync_that_nobody_waits_for_is_told() -> None:
+def test_a_failed_sync_without_a_callback_is_reported() -> None:
     disk = SimDisk(syncs_at_once=False)
     journal = begin(disk, size=200)
     told: list[OSError] = []
@@ -344,7 +344,7 @@ def test_closing_leaves_files_that_need_no_journal() -> None:
     assert tail.content(disk) == b"acknowledged"
 
 
-def test_closing_while_a_sync_is_under_way_answers_everybody_and_leaves_no_journal() -> None:
+def test_closing_during_a_sync_answers_all_callbacks_and_leaves_no_journal() -> None:
     disk = SimDisk(syncs_at_once=False)
     journal = begin(disk)
     tails = [Tail(disk, str(index)) for index in range(3)]
@@ -373,7 +373,7 @@ def test_more_than_a_half_holds_goes_in_several_groups() -> None:
     assert [tail.durable for tail in tails] == [60] * 40
 
 
-def test_a_sync_that_was_asked_for_before_a_cut_does_not_stand_for_what_grew_after_it() -> None:
+def test_a_sync_started_before_a_truncation_does_not_cover_later_appends() -> None:
     disk = LateDisk(syncs_at_once=False)
     journal = begin(disk, size=300)
     tail, other = Tail(disk, "a"), Tail(disk, "b")
@@ -381,7 +381,7 @@ def test_a_sync_that_was_asked_for_before_a_cut_does_not_stand_for_what_grew_aft
     disk.finish_sync()
     disk.late = tail.file.path
     other.grow(journal, b"x" * 150)
-    # The halves have changed, and the sync of the first file takes long. Nobody waits for it any more after a cut.
+    # The halves have changed, and the sync of the first file takes long. After the truncation it no longer matters.
     while disk.finish_sync():
         pass
     journal.invalidate(tail.file.path)
@@ -408,11 +408,11 @@ def test_a_sync_that_was_asked_for_before_a_cut_does_not_stand_for_what_grew_aft
 
 
 @pytest.mark.parametrize("luck", range(20))
-def test_half_of_a_pass_that_is_written_over_brings_nothing_back(luck: int) -> None:
+def test_a_partly_overwritten_pass_restores_nothing(luck: int) -> None:
     disk = SimDisk(luck, syncs_at_once=False)
     journal = begin(disk, size=3000)
     cut, other = Tail(disk, "cut"), Tail(disk, "other")
-    # The bytes end in the first sector of the journal, and the entry that strikes them out in the second.
+    # The bytes end in the first sector of the journal, and the entry that invalidates them in the second.
     cut.grow(journal, b"x" * 450)
     disk.finish_sync()
     journal.invalidate(cut.file.path)
@@ -428,11 +428,11 @@ def test_half_of_a_pass_that_is_written_over_brings_nothing_back(luck: int) -> N
     assert len(cut.content(disk)) == 10
 
 
-def test_what_a_failed_write_has_left_is_struck_out_too() -> None:
+def test_the_remains_of_a_failed_write_are_invalidated() -> None:
     disk = SimDisk()
     journal = begin(disk)
     tail = Tail(disk, "a")
-    # Part of the group is written, which may be all of it; the file is synced by itself.
+    # Part of the group, or all of it, is written; the file is synced directly.
     disk.random = WholeWrites()
     disk.fail_at[disk.calls + 6] = errno.EIO
     tail.grow(journal, b"x" * 10)
@@ -446,7 +446,7 @@ def test_what_a_failed_write_has_left_is_struck_out_too() -> None:
     assert tail.content(disk) == b"x" * 5
 
 
-def test_a_folder_that_cannot_be_synced_is_told() -> None:
+def test_a_failed_folder_sync_is_reported() -> None:
     disk = SimDisk()
     journal = begin(disk)
     told: list[OSError] = []
@@ -457,7 +457,7 @@ def test_a_folder_that_cannot_be_synced_is_told() -> None:
     assert len(told) == 1
 
 
-def test_files_that_nobody_wants_are_struck_out_with_one_sync() -> None:
+def test_deleted_files_are_invalidated_with_one_sync() -> None:
     disk = SimDisk()
     journal = begin(disk)
     tails = [Tail(disk, str(index)) for index in range(20)]
@@ -472,7 +472,7 @@ def test_files_that_nobody_wants_are_struck_out_with_one_sync() -> None:
 
 
 @pytest.mark.parametrize("luck", range(4))
-def test_power_lost_at_any_call_takes_nothing_acknowledged_and_brings_back_nothing_cut(luck: int) -> None:
+def test_a_power_failure_at_any_call_neither_removes_acknowledged_bytes_nor_restores_truncated_ones(luck: int) -> None:
     call = 1
     while _life_until(call, luck):
         call += 1
@@ -480,7 +480,7 @@ def test_power_lost_at_any_call_takes_nothing_acknowledged_and_brings_back_nothi
 
 
 def _life_until(call: int, luck: int) -> bool:
-    """Grow, cut and remove files until a disk call, lose power, start again and compare; False behind the last call."""
+    """Change files up to a disk call, then lose power, restart and compare; return False after the last call."""
     disk = SimDisk(f"{luck}:{call}")
     random = Random(luck)
     journal = begin(disk, size=350)
@@ -493,7 +493,7 @@ def _life_until(call: int, luck: int) -> bool:
         for step in range(40):
             name = random.choice("abc")
             tail = tails[name]
-            # The last ones are cuts, so that a journal with struck files is closed.
+            # The last operations are truncations, so that a journal with invalidated files is closed.
             if step > 36 or random.random() < 0.15:
                 kept = random.randrange(tail.size + 1)
                 tail.durable = min(tail.durable, kept)

@@ -19,7 +19,7 @@ def nothing(error: OSError | None) -> None:
 
 
 def new_file(disk: Disk, path: str, content: bytes) -> None:
-    """Put another file in a path's place, as durable as it can be."""
+    """Durably replace a file by another one."""
     file = disk.open(path, create=True)
     file.truncate(0)
     file.write((content,), 0)
@@ -38,7 +38,7 @@ CHANGES: dict[str, Callable[[Disk, File], None]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_file_that_takes_the_place_of_another_gets_nothing_of_it(change: str) -> None:
+def test_a_file_that_replaces_another_gets_none_of_its_journal_entries(change: str) -> None:
     raw = SimDisk()
     raw.make_folder("/data/orders-0")
     new_file(raw, OTHER, b"other")
@@ -56,7 +56,7 @@ def test_a_file_that_takes_the_place_of_another_gets_nothing_of_it(change: str) 
     assert raw.read_file(LOG) == b"new"
 
 
-def test_a_journal_that_cannot_be_read_keeps_the_node_from_starting_and_is_named() -> None:
+def test_an_unreadable_journal_is_a_startup_error() -> None:
     raw = SimDisk()
     raw.make_folder("/data")
     raw.failing["read"] = errno.EACCES

@@ -1,4 +1,4 @@
-"""Finding where the damage of a large segment begins, in slices, while the log serves nothing of that segment."""
+"""Locating the beginning of damage in a large segment, in slices, while the log serves nothing of that segment."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,14 +13,14 @@ from penstock.storage.directory import LogDirectory
 from penstock.storage.log import Log
 from penstock_sim.disk import SimDisk
 from tests.unit.ports.ticking import TickingClock
-from tests.unit.storage.support import FOLDER, NOW_MS, PLACE, TOPIC_ID, append, batch, small_settings
+from tests.unit.storage.support import FOLDER, NOW_MS, PARTITION, TOPIC_ID, append, batch, small_settings
 
 BATCH = batch(value=b"v" * 100)
 COUNT = 40
 
 
 class Held:
-    """Jobs that somebody else is to run."""
+    """Jobs that a test runs later."""
 
     def __init__(self) -> None:
         self.jobs: list[tuple[Job[Any], Callable[[Any, BaseException | None], None]]] = []
@@ -35,7 +35,7 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def made(run: Callable[..., None] | None = None) -> tuple[SimDisk, Log]:
-    """A closed segment of 40 batches, and one of the batches behind it, neither of which is trusted."""
+    """Create a closed segment with 40 batches and an active one with later batches, both unchecked."""
     disk = SimDisk()
     disk.make_folder("/data")
     directory = LogDirectory(disk, "/data")
@@ -43,7 +43,7 @@ def made(run: Callable[..., None] | None = None) -> tuple[SimDisk, Log]:
         directory.run = run
     settings = small_settings(segment_bytes=COUNT * len(BATCH), index_interval_bytes=200)
     log = Log.open(
-        disk, FOLDER, PLACE, TOPIC_ID, settings, clock_wall_ms=lambda: NOW_MS, clean=False, directory=directory
+        disk, FOLDER, PARTITION, TOPIC_ID, settings, clock_wall_ms=lambda: NOW_MS, clean=False, directory=directory
     )
     for _ in range(COUNT + 5):
         append(log, BATCH)
@@ -64,7 +64,7 @@ def readable(log: Log, offset: int) -> bool:
     return log.read(offset, max_bytes=10, end=log.end_offset) is not None
 
 
-def test_damage_near_the_beginning_is_found_at_once() -> None:
+def test_damage_near_the_beginning_is_located_immediately() -> None:
     held = Held()
     disk, log = made(held)
     rot(disk, log, 2)
@@ -72,14 +72,14 @@ def test_damage_near_the_beginning_is_found_at_once() -> None:
     assert (log.damaged_from, held.jobs) == (2, [])
 
 
-def test_nothing_of_the_segment_is_served_until_the_damage_is_found() -> None:
+def test_nothing_of_the_segment_is_served_until_the_damage_is_located() -> None:
     held = Held()
     disk, log = made(held)
     rot(disk, log, 31)
     refused(log, 31)
     assert log.damaged_from == 0
     assert "searching for its beginning" in str(log.damage)
-    # A crash before the damage is located is one before it was met: nothing may be refused for good that is readable.
+    # After a crash before the damage is located, it is as if it had never been found: readable records stay available.
     assert not disk.exists(f"{FOLDER}/quarantine")
     refused(log, 0)
     refused(log, 12)
@@ -99,7 +99,7 @@ def test_nothing_of_the_segment_is_served_until_the_damage_is_found() -> None:
     assert len(held.jobs) == 1
 
 
-def test_earlier_damage_that_the_headers_have_hidden_counts() -> None:
+def test_earlier_damage_that_headers_hid_is_found() -> None:
     held = Held()
     disk, log = made(held)
     rot(disk, log, 31)
@@ -110,7 +110,7 @@ def test_earlier_damage_that_the_headers_have_hidden_counts() -> None:
     assert log.damaged_from == 17
 
 
-def test_a_log_that_was_given_up_meanwhile_is_left_alone() -> None:
+def test_an_abandoned_log_is_not_changed_when_damage_is_located() -> None:
     held = Held()
     disk, log = made(held)
     rot(disk, log, 31)
@@ -121,7 +121,7 @@ def test_a_log_that_was_given_up_meanwhile_is_left_alone() -> None:
     assert (log.damaged_from, log.damage) == (0, said)
 
 
-def test_a_disk_that_fails_meanwhile_leaves_the_quarantine_as_it_is() -> None:
+def test_a_disk_failure_while_locating_damage_keeps_the_quarantine() -> None:
     held = Held()
     disk, log = made(held)
     rot(disk, log, 31)
@@ -132,7 +132,7 @@ def test_a_disk_that_fails_meanwhile_leaves_the_quarantine_as_it_is() -> None:
     job.close()
 
 
-def test_the_scheduler_needs_several_turns_for_it() -> None:
+def test_the_scheduler_locates_damage_in_several_turns() -> None:
     clock = TickingClock()
     scheduler = Scheduler(clock)
     disk, log = made(lambda job, done: scheduler.run(job, done, is_wanted=lambda: True))

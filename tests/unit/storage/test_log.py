@@ -39,7 +39,7 @@ def test_offsets_and_epoch_are_assigned_in_place() -> None:
     assert log.end_offset == 5
 
 
-def test_the_stored_bytes_are_the_producers_but_for_offset_and_epoch() -> None:
+def test_the_stored_bytes_are_those_of_the_producer_except_for_offset_and_epoch() -> None:
     log = open_log(SimDisk())
     sealed = batch(2, value=b"x" * 50)
     append(log, batch())
@@ -80,7 +80,7 @@ def test_a_read_returns_what_a_search_from_the_start_would(
     if size[holding] > max_bytes:
         assert found == ([holding] if at_least_one else [])
         return
-    # Reads may end early, but they return something, in order, whole, within both bounds.
+    # Reads may end early, but they return at least one complete batch, in order and within both bounds.
     assert found == bases[bases.index(holding) : bases.index(holding) + len(found)]
     assert found and behind[found[-1]] <= end
     assert sum(size[base] for base in found) <= max_bytes
@@ -88,9 +88,7 @@ def test_a_read_returns_what_a_search_from_the_start_would(
 
 @settings(max_examples=30)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=40), st.integers(1, 1500), st.booleans())
-def test_reading_on_from_where_the_last_read_ended_meets_every_batch(
-    counts: list[int], max_bytes: int, reopened: bool
-) -> None:
+def test_sequential_reads_find_every_batch(counts: list[int], max_bytes: int, reopened: bool) -> None:
     disk = SimDisk()
     log = open_log(disk)
     bases = fill(log, counts)
@@ -137,7 +135,7 @@ def test_a_repeated_batch_is_answered_with_its_first_offset() -> None:
     assert log.end_offset == 5
 
 
-def test_a_refused_batch_leaves_the_producers_state_as_it_was() -> None:
+def test_a_rejected_batch_leaves_the_producer_state_unchanged() -> None:
     log = open_log(SimDisk())
     append(log, idempotent(2, sequence=0, epoch=1))
     for refused, sealed in (
@@ -149,7 +147,7 @@ def test_a_refused_batch_leaves_the_producers_state_as_it_was() -> None:
     assert append(log, idempotent(1, sequence=2, epoch=1)).base_offset == 2
 
 
-def test_a_failed_write_leaves_the_producers_state_as_it_was() -> None:
+def test_a_failed_write_leaves_the_producer_state_unchanged() -> None:
     disk = SimDisk()
     log = open_log(disk)
     append(log, idempotent(2, sequence=0))
@@ -162,7 +160,7 @@ def test_a_failed_write_leaves_the_producers_state_as_it_was() -> None:
     assert [header.base_offset for header in stored(log)] == [0, 2]
 
 
-def test_a_full_disk_shows_no_partial_batch_and_recovers_when_there_is_room() -> None:
+def test_a_full_disk_leaves_no_partial_batch_and_appends_work_again_with_free_space() -> None:
     disk = SimDisk(capacity=3000)
     log = open_log(disk, flush_mode="os")
     with pytest.raises(StorageError):
@@ -178,7 +176,7 @@ def test_a_full_disk_shows_no_partial_batch_and_recovers_when_there_is_room() ->
     assert (reopened.end_offset, reopened.damage) == (end + 1, None)
 
 
-def test_a_tail_that_cannot_be_cut_at_once_is_cut_before_the_next_write() -> None:
+def test_a_torn_tail_that_cannot_be_truncated_now_is_truncated_before_the_next_write() -> None:
     disk = SimDisk()
     log = open_log(disk)
     append(log, batch())
@@ -259,7 +257,7 @@ def test_a_roll_that_fails_leaves_the_old_segment_active() -> None:
     assert (append(log, batch()).base_offset, log.segments.bases) == (2, [0, 2])
 
 
-def test_changed_settings_count_from_the_next_append() -> None:
+def test_changed_settings_apply_from_the_next_append() -> None:
     log = open_log(SimDisk())
     append(log, batch(value=b"x" * 400))
     log.apply_settings(small_settings(max_message_bytes=300))
@@ -267,7 +265,7 @@ def test_changed_settings_count_from_the_next_append() -> None:
         append(log, batch(value=b"x" * 400))
 
 
-def test_a_batch_larger_than_a_segment_is_refused() -> None:
+def test_a_batch_larger_than_a_segment_is_rejected() -> None:
     log = open_log(SimDisk())
     with pytest.raises(RecordListTooLarge):
         append(log, batch(value=b"x" * 2100))
@@ -279,7 +277,7 @@ def test_too_few_bytes_are_corrupt() -> None:
         append(log, b"\x00" * 60)
 
 
-def test_control_batches_pass_only_from_ourselves() -> None:
+def test_control_batches_are_accepted_only_from_this_node() -> None:
     log = open_log(SimDisk())
     sealed = batch(is_control=True)
     with pytest.raises(InvalidRecord):
@@ -287,7 +285,7 @@ def test_control_batches_pass_only_from_ourselves() -> None:
     assert append(log, sealed, trusted=True).base_offset == 0
 
 
-def test_even_our_own_batches_are_checked_for_damage() -> None:
+def test_batches_of_this_node_are_checked_for_damage() -> None:
     log = open_log(SimDisk())
     sealed = bytearray(batch(is_control=True))
     sealed[-1] ^= 1
@@ -295,7 +293,7 @@ def test_even_our_own_batches_are_checked_for_damage() -> None:
         append(log, bytes(sealed), trusted=True)
 
 
-def test_a_clean_close_makes_the_next_open_quick_and_the_same() -> None:
+def test_a_log_is_unchanged_after_a_clean_close_and_opens_without_a_scan() -> None:
     disk = SimDisk()
     log = open_log(disk)
     for sequence in range(0, 40, 2):
@@ -309,7 +307,7 @@ def test_a_clean_close_makes_the_next_open_quick_and_the_same() -> None:
     assert append(again, idempotent(2, sequence=40)).base_offset == 40
 
 
-def test_the_log_of_a_deleted_partition_takes_nothing_more() -> None:
+def test_the_log_of_a_deleted_partition_rejects_appends() -> None:
     log = open_log(SimDisk())
     append(log, batch())
     log.abandon()
@@ -317,7 +315,7 @@ def test_the_log_of_a_deleted_partition_takes_nothing_more() -> None:
         append(log, batch())
 
 
-def test_the_newest_small_batch_is_at_hand_until_another_follows_or_it_is_cut() -> None:
+def test_the_newest_small_batch_is_kept_until_the_next_append_or_a_truncation() -> None:
     log = open_log(SimDisk())
     append(log, batch(2))
     assert log.reader.read_last(0) is None, "nobody has asked for that"
@@ -334,7 +332,7 @@ def test_the_newest_small_batch_is_at_hand_until_another_follows_or_it_is_cut() 
     assert log.reader.read_last(2) is None
 
 
-def test_a_large_batch_and_one_that_is_doubted_are_read_from_the_disk() -> None:
+def test_a_large_batch_and_one_that_is_rechecked_are_read_from_the_disk() -> None:
     log = open_log(SimDisk(), segment_bytes=1 << 20)
     log.reader.keep_last(True)
     append(log, batch(1, value=b"v" * 100))
@@ -345,8 +343,8 @@ def test_a_large_batch_and_one_that_is_doubted_are_read_from_the_disk() -> None:
     assert (log.reader.read_last(1), log.reader.read_last(2)) == (None, None)
 
 
-def test_a_log_refuses_everything_behind_a_refused_batch_for_the_same_reason() -> None:
-    """Else an idempotent producer hears of a gap in its sequence, takes a new epoch and writes other batches twice."""
+def test_reads_after_a_damaged_batch_fail_with_the_same_error() -> None:
+    """Otherwise an idempotent producer gets a sequence error, takes a new epoch and writes other batches twice."""
     disk = SimDisk()
     log = open_log(disk)
     append(log, idempotent(1, sequence=0))

@@ -13,7 +13,7 @@ def made(*, start: int = 0, flushed: int = 10, end: int = 10) -> LogOffsets:
     return LogOffsets(start=start, flushed=flushed, end=end)
 
 
-def test_what_recovery_found_counts_as_durable() -> None:
+def test_recovered_records_are_durable() -> None:
     assert state(made(start=2, flushed=4)) == (2, 4, 10, 10)
 
 
@@ -35,7 +35,7 @@ def test_without_group_commit_the_end_is_durable_and_flushed_follows() -> None:
     assert state(offsets) == (0, 15, 15, 15)
 
 
-def test_nobody_waits_for_a_sync_once_group_commit_is_switched_off() -> None:
+def test_no_request_waits_for_a_sync_without_group_commit() -> None:
     offsets = made()
     offsets.extend(15)
     assert offsets.count_all_durable()
@@ -43,7 +43,7 @@ def test_nobody_waits_for_a_sync_once_group_commit_is_switched_off() -> None:
     assert state(offsets) == (0, 10, 15, 15)
 
 
-def test_a_cut_lowers_what_lies_behind_it_and_no_more() -> None:
+def test_truncation_lowers_only_the_offsets_above_it() -> None:
     offsets = made(start=8)
     flushed = offsets.flushed
     offsets.mark_unflushed_from(3)
@@ -60,7 +60,7 @@ def test_an_empty_log_is_durable_where_it_begins() -> None:
     assert state(offsets) == (500, 500, 500, 500)
 
 
-def test_records_that_were_never_flushed_may_be_hidden() -> None:
+def test_unflushed_records_may_be_deleted() -> None:
     offsets = made(flushed=3)
     offsets.advance_start(9)
     assert state(offsets) == (9, 3, 10, 10)
@@ -80,7 +80,7 @@ def test_records_that_were_never_flushed_may_be_hidden() -> None:
         lambda offsets: LogOffsets(start=11, flushed=0, end=10),
     ],
 )  # fmt: skip
-def test_a_change_that_breaks_the_order_is_a_bug(change: object) -> None:
+def test_adding_a_segment_out_of_order_fails_an_assertion(change: object) -> None:
     assert callable(change)
     with pytest.raises(AssertionError):
         change(made(start=2))

@@ -1,4 +1,4 @@
-"""The parts of a log and of a partition are changed by their owners alone."""
+"""Only their owners change the parts of a log and of a partition."""
 
 import ast
 from collections.abc import Iterator
@@ -13,9 +13,9 @@ from penstock_sim.disk import SimDisk
 from tests.unit.storage.support import append, batch, open_log
 
 SOURCES = [Path(penstock.__file__).parent, Path(penstock_sim.__file__).parent]
-# Names under which a log, a partition or a part of one is held, each with the modules that may assign to it.
+# Attribute names of logs, partitions and their parts, each with the modules that may assign to them.
 OWNED = {
-    # The class method that opens a log, and the log of the metadata quorum in memory.
+    # The class method that opens a log, and the in-memory log of the metadata quorum.
     "log": ("log.py", "core.py"),
     "_log": (),
     "offsets": (),

@@ -20,7 +20,7 @@ def made(*bases: int) -> LogSegments:
     return LogSegments([segment(base) for base in bases])
 
 
-def test_an_offset_belongs_to_the_last_segment_that_does_not_begin_behind_it() -> None:
+def test_an_offset_belongs_to_the_last_segment_that_begins_at_or_before_it() -> None:
     segments = made(5, 10, 20)
     assert [segments.slot_of(offset) for offset in (0, 5, 9, 10, 19, 20, 1000)] == [0, 0, 0, 1, 1, 2, 2]
     assert [segments.end_of(slot, 33) for slot in range(3)] == [10, 20, 33]
@@ -40,14 +40,14 @@ def test_the_active_segment_is_the_last_one_after_every_change() -> None:
     assert (segments.bases, segments.active) == ([7], segments[-1])
 
 
-def test_one_segment_stands_for_those_that_it_was_made_from() -> None:
+def test_one_segment_replaces_several() -> None:
     segments = made(0, 10, 20, 30)
     new = segment(10)
     segments.replace(segments[1:3], new)
     assert (segments.bases, segments[1] is new) == ([0, 10, 30], True)
 
 
-def test_changes_that_would_break_the_order_are_bugs() -> None:
+def test_changes_that_break_the_order_of_offsets_fail_an_assertion() -> None:
     segments = made(0, 10)
     with pytest.raises(AssertionError):
         segments.add(segment(10))

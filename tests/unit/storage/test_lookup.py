@@ -57,14 +57,14 @@ def test_an_empty_log_has_no_largest_timestamp() -> None:
     assert finish(open_log(SimDisk()).lookup_time(0)) is None
 
 
-def test_under_the_brokers_time_the_first_record_of_the_batch_is_found() -> None:
+def test_a_lookup_with_log_append_time_finds_the_first_record_of_the_batch() -> None:
     log = open_log(SimDisk(), message_timestamp_type="LogAppendTime")
     append(log, batch(3), now_ms=NOW_MS)
     append(log, batch(3), now_ms=NOW_MS + 10)
     assert finish(log.lookup_time(NOW_MS + 1)) == (NOW_MS + 10, 3, 0)
 
 
-def test_what_is_hidden_by_the_start_is_not_the_largest() -> None:
+def test_records_before_the_log_start_are_not_the_largest_timestamp() -> None:
     log = open_log(SimDisk())
     append(log, batch(timestamp=900))
     append(log, batch(timestamp=100))
@@ -87,7 +87,7 @@ def test_a_lookup_through_many_batches_pauses_between_them(monkeypatch: pytest.M
     assert pauses >= 4
 
 
-def test_an_entry_of_the_time_index_that_names_no_batch_is_not_believed() -> None:
+def test_a_wrong_time_index_entry_is_not_used() -> None:
     log = open_log(SimDisk(), segment_bytes=1_000_000)
     fill(log, [1] * 20, timestamp=500)
     append(log, batch(timestamp=900))
@@ -98,7 +98,7 @@ def test_an_entry_of_the_time_index_that_names_no_batch_is_not_believed() -> Non
     assert finish(log.lookup_time(700)) == (900, 20, 0)
 
 
-def test_a_damaged_batch_on_the_way_is_reported() -> None:
+def test_a_damaged_batch_from_the_leader_is_rejected() -> None:
     disk = SimDisk()
     log = open_log(disk, segment_bytes=1_000_000)
     append(log, batch(timestamp=500))

@@ -34,7 +34,7 @@ def test_a_marker_is_read_back(commit: bool) -> None:
     assert read_marker(marker(commit=commit, coordinator_epoch=12)) == Marker(commit, 12)
 
 
-def test_a_marker_under_the_brokers_time_says_so() -> None:
+def test_a_marker_with_log_append_time_has_the_attribute() -> None:
     assert BatchHeader.at(marker(broker_time=True)).is_log_append_time
 
 
@@ -47,9 +47,9 @@ def test_a_marker_of_another_shape_is_read_by_its_record() -> None:
 @pytest.mark.parametrize(
     "record", [Record(key=bytes.fromhex("0000 0002"), value=b"\0" * 6), Record(key=b"\0", value=b""), Record(key=None)]
 )
-def test_other_control_records_end_no_transaction(record: Record) -> None:
+def test_other_control_records_are_not_markers(record: Record) -> None:
     assert read_marker(encode_batch([record], is_control=True)) is None
 
 
-def test_a_batch_that_cannot_be_opened_ends_no_transaction() -> None:
+def test_a_batch_that_cannot_be_decoded_is_not_a_marker() -> None:
     assert read_marker(marker()[:70]) is None

@@ -34,7 +34,7 @@ def test_the_last_entry_within_bounds_keeps_both_bounds(steps: list[tuple[int, i
 
 
 @given(ENTRIES, st.integers(0, 20000), ENTRIES)
-def test_what_is_saved_is_loaded_also_after_a_cut(
+def test_a_saved_index_is_loaded_after_a_truncation(
     steps: list[tuple[int, int]], position: int, more: list[tuple[int, int]]
 ) -> None:
     disk = SimDisk()
@@ -71,7 +71,7 @@ def test_entries_are_kafkas_big_endian_pairs() -> None:
     ],
     ids=["cut short", "offsets stand still", "positions stand still", "negative", "behind the log"],
 )
-def test_a_file_that_cannot_be_an_index_is_refused(content: str) -> None:
+def test_an_invalid_offset_index_raises_corruption(content: str) -> None:
     disk = SimDisk()
     disk.open("/a.index", create=True).write((bytes.fromhex(content),), 0)
     with pytest.raises(Corruption):

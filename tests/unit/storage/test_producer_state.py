@@ -9,7 +9,7 @@ PRODUCER = 7
 
 
 def state_after(counts: list[int], *, first: int = 0, epoch: int = 0) -> ProducerState:
-    """A state after batches of so many records each."""
+    """Return a state after batches of these record counts."""
     state = ProducerState()
     sequence, offset = first, 100
     for count in counts:
@@ -23,11 +23,11 @@ def test_an_unknown_producer_may_start_anywhere() -> None:
     assert ProducerState().check(PRODUCER, 3, 17, 17) is None
 
 
-def test_the_next_sequence_is_taken() -> None:
+def test_the_next_sequence_is_accepted() -> None:
     assert state_after([2, 3]).check(PRODUCER, 0, 5, 9) is None
 
 
-def test_each_of_the_last_five_batches_is_known_again_with_its_offset() -> None:
+def test_duplicates_of_the_last_five_batches_are_recognized() -> None:
     state = state_after([1, 2, 3, 4, 5, 6])
     found = state.check(PRODUCER, 0, 1, 2)
     assert found is not None
@@ -69,13 +69,13 @@ def test_a_newer_epoch_starts_at_zero() -> None:
         state.check(PRODUCER, 3, 1, 1)
 
 
-def test_a_newer_epoch_forgets_the_batches_of_the_older() -> None:
+def test_a_newer_epoch_drops_the_batches_of_the_older_one() -> None:
     state = state_after([1, 1], epoch=2)
     state.batch_appended(PRODUCER, 3, 0, 200, 200, 1, now_ms=1)
     assert len(state.producers[PRODUCER].batches) == 1
 
 
-def test_without_an_epoch_only_the_same_batch_is_known_again() -> None:
+def test_without_an_epoch_only_an_identical_batch_is_a_duplicate() -> None:
     state = state_after([2, 3], epoch=-1)
     assert state.check(PRODUCER, -1, 40, 40) is None
     assert state.check(PRODUCER, 0, 40, 40) is None
@@ -91,7 +91,7 @@ def test_checking_changes_nothing() -> None:
     assert state.encode() == before
 
 
-def test_silent_producers_expire_by_our_clock_and_not_by_their_timestamps() -> None:
+def test_idle_producers_expire_by_the_brokers_clock() -> None:
     state = state_after([1])
     assert state.expire(now_ms=1000, expiration_ms=999) == 0
     assert state.expire(now_ms=1002, expiration_ms=1000) == 1

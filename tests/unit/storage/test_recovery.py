@@ -1,4 +1,4 @@
-"""What a start makes of a folder: torn tails, rot, and files that can be made again (invariants 44-47)."""
+"""Recovery at startup: torn tails, corruption, and derived files (invariants 44-47)."""
 
 from collections.abc import Callable
 from random import Random
@@ -15,7 +15,7 @@ from tests.unit.storage.support import FOLDER, NOW_MS, append, batch, fill, idem
 
 
 def written(counts: list[int], *, clean: bool = False) -> tuple[SimDisk, list[int]]:
-    """A folder with batches of so many records each, and their base offsets."""
+    """Create a folder with batches of these record counts; return their base offsets."""
     disk = SimDisk()
     log = open_log(disk)
     bases = fill(log, counts)
@@ -28,7 +28,7 @@ def last_log(disk: SimDisk) -> str:
     return f"{FOLDER}/{max(name for name in disk.list(FOLDER) if name.endswith('.log'))}"
 
 
-def test_a_torn_tail_is_cut_and_reported() -> None:
+def test_a_torn_tail_is_truncated_and_reported() -> None:
     disk, bases = written([2] * 6)
     path = last_log(disk)
     file = disk.open(path)
@@ -39,7 +39,7 @@ def test_a_torn_tail_is_cut_and_reported() -> None:
     assert append(log, batch()).base_offset == bases[-1]
 
 
-def test_garbage_behind_the_last_batch_is_cut() -> None:
+def test_garbage_after_the_last_batch_is_truncated() -> None:
     disk, _ = written([2] * 6)
     file = disk.open(last_log(disk))
     file.write((b"\x00" * 700,), file.size())
@@ -47,7 +47,7 @@ def test_garbage_behind_the_last_batch_is_cut() -> None:
     assert (log.end_offset, log.damage) == (12, None)
 
 
-def test_rot_in_the_middle_is_kept_reported_and_never_served() -> None:
+def test_damage_in_the_middle_is_kept_reported_and_never_served() -> None:
     disk, bases = written([2] * 6)
     path = last_log(disk)
     before = disk.read_file(path)
@@ -70,13 +70,13 @@ def test_rot_in_the_middle_is_kept_reported_and_never_served() -> None:
         append(log, batch())
 
 
-def test_a_damaged_log_knows_where_it_ended() -> None:
+def test_a_damaged_log_keeps_its_end_offset() -> None:
     disk, bases = written([2] * 6)
     disk.flip(last_log(disk), 100)
     assert open_log(disk).end_offset == bases[-1] + 2
 
 
-def test_rot_in_the_last_batch_is_rot_if_it_was_synced_before_the_checkpoint() -> None:
+def test_damage_in_the_last_batch_is_kept_if_it_was_synced_before_the_checkpoint() -> None:
     disk, bases = written([2] * 6)
     path = last_log(disk)
     disk.flip(path, len(disk.read_file(path)) - 1)
@@ -84,13 +84,13 @@ def test_rot_in_the_last_batch_is_rot_if_it_was_synced_before_the_checkpoint() -
     assert log.damage is not None and log.damaged_from == bases[-1]
 
 
-def test_a_zeroed_page_below_the_recovery_point_is_rot() -> None:
+def test_a_zeroed_page_below_the_recovery_point_is_damage() -> None:
     disk, _ = written([2] * 6)
     disk.open(last_log(disk)).write((bytes(512),), 512)
     assert open_log(disk, recovery_point=12).damage is not None
 
 
-def test_a_lost_write_above_the_recovery_point_is_cut_and_what_follows_is_kept_aside() -> None:
+def test_a_lost_write_above_the_recovery_point_is_truncated_and_the_rest_is_set_aside() -> None:
     disk, _ = written([2] * 7)
     path = last_log(disk)
     disk.open(path).write((bytes(512),), 512)
@@ -110,7 +110,7 @@ def test_damage_stays_known_after_a_clean_shutdown() -> None:
     assert (again.damage, again.damaged_from) == (damaged.damage, damaged.damaged_from)
 
 
-def test_repair_lifts_the_quarantine() -> None:
+def test_a_repaired_log_leaves_the_quarantine() -> None:
     disk, _ = written([2] * 6)
     path = last_log(disk)
     disk.flip(path, 100)
@@ -121,7 +121,7 @@ def test_repair_lifts_the_quarantine() -> None:
     assert not disk.exists(f"{FOLDER}/{QUARANTINE_FILE}")
 
 
-def test_synced_batches_that_are_gone_are_damage() -> None:
+def test_missing_synced_batches_are_damage() -> None:
     disk, _ = written([2] * 6)
     disk.open(last_log(disk)).truncate(0)
     log = open_log(disk, recovery_point=12)
@@ -130,7 +130,7 @@ def test_synced_batches_that_are_gone_are_damage() -> None:
         append(log, batch())
 
 
-def test_a_missing_segment_is_damage_where_it_was_synced() -> None:
+def test_a_missing_segment_is_damage_if_it_was_synced() -> None:
     disk, _ = written([3] * 30)
     logs = [name for name in disk.list(FOLDER) if name.endswith(".log")]
     disk.remove(f"{FOLDER}/{logs[1]}")
@@ -138,7 +138,7 @@ def test_a_missing_segment_is_damage_where_it_was_synced() -> None:
     assert log.damage is None or log.damaged_from == int(logs[1][:20])
 
 
-def test_rot_that_a_read_meets_is_quarantined_at_once() -> None:
+def test_damage_found_by_a_read_is_quarantined() -> None:
     disk, bases = written([3] * 30, clean=True)
     log = open_log(disk, clean=True, recovery_point=90)
     first = f"{FOLDER}/{0:020d}.log"
@@ -154,7 +154,7 @@ def test_rot_that_a_read_meets_is_quarantined_at_once() -> None:
     assert open_log(disk, clean=True, recovery_point=90).damaged_from == bases[4]
 
 
-def test_rot_in_an_old_segment_does_not_touch_the_ones_before_it() -> None:
+def test_damage_in_an_old_segment_does_not_affect_earlier_ones() -> None:
     disk, _ = written([3] * 30)
     second = sorted(name for name in disk.list(FOLDER) if name.endswith(".log"))[1]
     disk.flip(f"{FOLDER}/{second}", 200)
@@ -184,7 +184,7 @@ def _overwrite(disk: SimDisk, path: str, byte: bytes) -> None:
 
 @pytest.mark.parametrize("clean", [True, False], ids=["closed", "killed"])
 @pytest.mark.parametrize("spoiler", SPOILERS)
-def test_files_that_can_be_made_again_may_be_damaged_in_any_way(spoiler: str, clean: bool) -> None:
+def test_derived_files_may_be_damaged_in_any_way(spoiler: str, clean: bool) -> None:
     disk = SimDisk()
     log = open_log(disk)
     for number in range(40):
@@ -201,7 +201,7 @@ def test_files_that_can_be_made_again_may_be_damaged_in_any_way(spoiler: str, cl
 
 
 def answers(log: Log) -> list[object]:
-    """Everything that a client can see of a log."""
+    """Return everything that a client can see of a log."""
     return [
         [(header.base_offset, header.leader_epoch) for header in stored(log)],
         [finish(log.lookup_time(timestamp)) for timestamp in range(0, 420, 7)],
@@ -215,7 +215,7 @@ def test_a_flipped_byte_in_any_segment_is_found_by_a_full_scan() -> None:
     disk, _ = written([2] * 4)
     path = last_log(disk)
     for position in range(0, len(disk.read_file(path)), 3):
-        # Offset and epoch lie outside the checksum: they are held against their neighbours, as far as that goes.
+        # The checksum does not cover offset and epoch: they are compared with those of adjacent batches where possible.
         if position % 3 == 0 and not _in_checked_part(disk, path, position):
             continue
         disk.flip(path, position, 0x10)
@@ -235,7 +235,7 @@ def _in_checked_part(disk: SimDisk, path: str, position: int) -> bool:
     return False
 
 
-def test_leftovers_of_interrupted_changes_are_swept() -> None:
+def test_leftovers_of_interrupted_operations_are_removed() -> None:
     disk, _ = written([2])
     for name in ("00000000000000000099.log.deleted", "leader-epoch-checkpoint.tmp", "00000000000000000055.index"):
         disk.open(f"{FOLDER}/{name}", create=True)
@@ -254,7 +254,7 @@ def test_the_start_of_the_log_is_kept() -> None:
 
 
 def test_segments_below_the_start_may_be_missing_in_any_order() -> None:
-    """Retention renames them, and a power loss keeps some of the new names and loses others."""
+    """Retention renames them, and a power failure keeps some of the new names and loses others."""
     disk, _ = written([3] * 30)
     bases = list(open_log(disk).segments.bases)
     assert len(bases) > 4
@@ -267,8 +267,8 @@ def test_segments_below_the_start_may_be_missing_in_any_order() -> None:
 
 @pytest.mark.parametrize("at_segment", [False, True])
 @pytest.mark.parametrize("kept", [0.0, 0.3, 0.7, 1.0])
-def test_a_log_that_is_being_emptied_is_whole_or_empty_after_a_crash(kept: float, at_segment: bool) -> None:
-    """Some of the old segments begin behind the offset, or at it."""
+def test_a_log_that_is_being_emptied_is_complete_or_empty_after_a_crash(kept: float, at_segment: bool) -> None:
+    """Some of the old segments begin at or after the offset."""
     for call in range(1, 80):
         disk, _ = written([3] * 30)
         log, whole = open_log(disk), (0, 90)
@@ -288,7 +288,7 @@ def test_a_log_that_is_being_emptied_is_whole_or_empty_after_a_crash(kept: float
     assert call > 20
 
 
-def test_a_start_beyond_the_end_begins_anew_there() -> None:
+def test_a_log_start_after_the_end_restarts_the_log_there() -> None:
     disk, _ = written([3] * 5)
     log = open_log(disk, log_start=100)
     assert (log.start_offset, log.end_offset) == (100, 100)
@@ -306,11 +306,11 @@ def test_segments_below_the_recovery_point_are_not_read() -> None:
     log.close()
     disk.trace.clear()
     open_log(disk, recovery_point=log.segments.bases[-1])
-    # One header at most: the epoch that is said to begin there is held against it.
+    # At most one header is read, to verify the epoch that begins there.
     assert sum(kind == "read" and path.endswith(f"{0:020d}.log") for kind, path in disk.trace) <= 1
 
 
-def test_an_epoch_that_rot_has_moved_behind_the_checked_part_is_found_again() -> None:
+def test_an_epoch_with_a_corrupt_offset_beyond_the_end_is_recovered() -> None:
     disk = SimDisk()
     log = open_log(disk, segment_bytes=500)
     for epoch in (1, 2):
@@ -323,7 +323,7 @@ def test_an_epoch_that_rot_has_moved_behind_the_checked_part_is_found_again() ->
     assert open_log(disk, recovery_point=end, segment_bytes=500).epochs.entries() == known
 
 
-def test_an_epoch_that_was_led_without_a_batch_is_forgotten_by_a_follower() -> None:
+def test_an_epoch_without_batches_is_dropped_by_a_follower() -> None:
     log = open_log(SimDisk())
     append(log, batch(), epoch=1)
     log.begin_epoch(2, log.end_offset)
@@ -333,14 +333,14 @@ def test_an_epoch_that_was_led_without_a_batch_is_forgotten_by_a_follower() -> N
     assert log.epoch_end(1) == (1, 2)
 
 
-def test_a_log_that_is_known_to_be_damaged_is_never_cut() -> None:
+def test_a_log_that_is_known_to_be_damaged_is_never_truncated() -> None:
     disk, bases = written([2] * 6)
     path = last_log(disk)
     size = len(disk.read_file(path)) // 6
     for spoiled in range(3, 6):
         disk.flip(path, spoiled * size + 70)
     assert open_log(disk, recovery_point=12).damaged_from == bases[3]
-    # The base offset of the last good batch: no checksum covers it, and no good neighbour is left to belie it.
+    # Corrupt the base offset of the last valid batch: no checksum covers it, and no valid batch follows.
     disk.flip(path, 2 * size + 4, 0x40)
     rotten = disk.read_file(path)
     log = open_log(disk, recovery_point=12)

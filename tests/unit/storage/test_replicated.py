@@ -17,7 +17,7 @@ def test_batches_keep_their_offsets_and_epochs() -> None:
     assert [each.producer_id for each in log.producers()] == [7]
 
 
-def test_a_copy_is_byte_for_byte_its_leaders() -> None:
+def test_a_follower_stores_the_bytes_of_its_leader() -> None:
     leader, follower = open_log(SimDisk()), open_log(SimDisk())
     for sequence in range(0, 60, 3):
         append(leader, idempotent(3, sequence=sequence, value=b"v" * 40), epoch=1)
@@ -38,7 +38,7 @@ def read_bytes(log: Log) -> bytes:
 
 
 @pytest.mark.parametrize("together", [True, False])
-def test_offsets_may_leave_gaps_and_reads_step_over_them(together: bool) -> None:
+def test_reads_skip_gaps_in_the_offsets(together: bool) -> None:
     log = open_log(SimDisk())
     batches = [batch(base_offset=base_offset) for base_offset in (0, 10, 11, 40)]
     for records in [b"".join(batches)] if together else batches:
@@ -49,7 +49,7 @@ def test_offsets_may_leave_gaps_and_reads_step_over_them(together: bool) -> None
         assert int.from_bytes(piece.file.read(8, piece.position)) == holder
 
 
-def test_offsets_may_not_go_back() -> None:
+def test_replicated_offsets_must_rise() -> None:
     log = open_log(SimDisk())
     log.append_replicated(memoryview(batch(3)), now_ms=NOW_MS)
     with pytest.raises(InvalidRecord):
@@ -59,7 +59,7 @@ def test_offsets_may_not_go_back() -> None:
     assert log.end_offset == 3
 
 
-def test_damage_on_the_way_is_noticed_before_anything_is_written() -> None:
+def test_damage_in_transit_is_detected_before_anything_is_written() -> None:
     log = open_log(SimDisk())
     broken = bytearray(batch() + batch(base_offset=1))
     broken[-1] ^= 1
@@ -68,19 +68,19 @@ def test_damage_on_the_way_is_noticed_before_anything_is_written() -> None:
     assert log.size == 0
 
 
-def test_nothing_at_all_is_refused() -> None:
+def test_an_append_without_batches_is_rejected() -> None:
     with pytest.raises(InvalidRecord):
         open_log(SimDisk()).append_replicated(memoryview(b""), now_ms=NOW_MS)
 
 
-def test_a_folder_that_failed_takes_no_copies() -> None:
+def test_a_failed_folder_rejects_replicated_batches() -> None:
     log = open_log(SimDisk())
     log.directory.fail(OSError(5, "gone"))
     with pytest.raises(StorageError):
         log.append_replicated(memoryview(batch()), now_ms=NOW_MS)
 
 
-def test_above_the_mark_only_batches_of_earlier_leaders_may_follow_a_gap() -> None:
+def test_above_the_high_watermark_only_batches_of_earlier_leaders_may_follow_a_gap() -> None:
     log = open_log(SimDisk())
     log.append_replicated(memoryview(batch(3, leader_epoch=1)), now_ms=NOW_MS)
     for epoch in (4, 5):

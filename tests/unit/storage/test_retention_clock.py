@@ -21,13 +21,13 @@ def test_a_small_correction_is_followed() -> None:
     assert clock.read(wall_ms=NOW_MS + TOLERANCE_MS, monotonic_ms=0) == NOW_MS + TOLERANCE_MS
 
 
-def test_a_step_back_is_followed_at_once() -> None:
+def test_a_step_back_is_followed_immediately() -> None:
     clock = RetentionClock(NOW_MS, monotonic_ms=0)
     assert clock.read(wall_ms=NOW_MS - YEAR_MS, monotonic_ms=1000) == NOW_MS - YEAR_MS
     assert not clock.is_doubtful
 
 
-def test_a_jump_forward_makes_nothing_old() -> None:
+def test_a_jump_forward_does_not_age_records() -> None:
     clock = RetentionClock(None, monotonic_ms=0)
     clock.read(wall_ms=NOW_MS, monotonic_ms=0)
     assert clock.read(wall_ms=NOW_MS + YEAR_MS, monotonic_ms=1000) == NOW_MS + 1000
@@ -36,7 +36,7 @@ def test_a_jump_forward_makes_nothing_old() -> None:
     assert not clock.is_doubtful
 
 
-def test_a_jump_is_believed_once_it_has_lasted_as_long_as_it_is_wide() -> None:
+def test_a_jump_is_accepted_once_it_has_lasted_as_long_as_its_size() -> None:
     clock = RetentionClock(NOW_MS, monotonic_ms=0)
     assert clock.read(wall_ms=NOW_MS + HOUR_MS, monotonic_ms=0) == NOW_MS
     almost = HOUR_MS - 1
@@ -44,14 +44,14 @@ def test_a_jump_is_believed_once_it_has_lasted_as_long_as_it_is_wide() -> None:
     assert clock.read(wall_ms=NOW_MS + 2 * HOUR_MS, monotonic_ms=HOUR_MS) == NOW_MS + 2 * HOUR_MS
 
 
-def test_no_jump_is_doubted_for_longer_than_a_day() -> None:
+def test_every_jump_is_accepted_after_a_day() -> None:
     clock = RetentionClock(NOW_MS, monotonic_ms=0)
     clock.read(wall_ms=NOW_MS + YEAR_MS, monotonic_ms=0)
     assert clock.read(wall_ms=NOW_MS + YEAR_MS, monotonic_ms=DOUBT_MS_MAX) == NOW_MS + YEAR_MS
 
 
 @given(st.lists(st.tuples(st.integers(0, HOUR_MS), st.integers(-YEAR_MS, YEAR_MS)), max_size=20))
-def test_it_never_runs_ahead_of_the_wall_clock_nor_leaps_with_it(steps: list[tuple[int, int]]) -> None:
+def test_the_clock_is_never_ahead_of_the_wall_clock_and_never_jumps_with_it(steps: list[tuple[int, int]]) -> None:
     clock = RetentionClock(None, monotonic_ms=0)
     monotonic_ms, before = 0, clock.read(wall_ms=NOW_MS, monotonic_ms=0)
     for elapsed_ms, off_ms in steps:
@@ -74,7 +74,7 @@ def test_a_restart_under_a_wrong_clock_is_a_jump_too() -> None:
     assert clock.read(wall_ms=NOW_MS + YEAR_MS, monotonic_ms=77) == NOW_MS + 5
 
 
-def test_a_file_that_cannot_be_read_is_as_good_as_none() -> None:
+def test_an_unreadable_file_is_ignored() -> None:
     disk = SimDisk()
     disk.make_folder("/data")
     assert retention_clock.load(disk, "/data") is None

@@ -1,4 +1,4 @@
-"""Starts of many logs share writes, nobody is told too early, and older ones never replace newer ones."""
+"""Saved log starts: they share writes, callbacks never run too early, and older values never replace newer ones."""
 
 import errno
 
@@ -18,7 +18,7 @@ def topic_partition(index: int) -> TopicPartition:
 
 
 class Logs:
-    """Open logs, their starts, and a disk whose syncs end one by one."""
+    """Open logs, their starts, and a disk whose syncs end one at a time."""
 
     def __init__(self) -> None:
         self.disk = SimDisk(syncs_at_once=False)
@@ -44,7 +44,7 @@ class Logs:
         return read_offsets(self.disk, PATH)
 
 
-def test_many_starts_share_two_writes() -> None:
+def test_many_log_starts_share_two_writes() -> None:
     logs = Logs()
     for index in range(100):
         logs.move(index, index + 1)
@@ -54,7 +54,7 @@ def test_many_starts_share_two_writes() -> None:
     assert logs.after_power_loss() == {topic_partition(index): index + 1 for index in range(100)}
 
 
-def test_nobody_is_told_before_the_name_is_durable() -> None:
+def test_callbacks_wait_until_the_file_name_is_durable() -> None:
     logs = Logs()
     logs.move(0, 5)
     while not logs.told:
@@ -62,7 +62,7 @@ def test_nobody_is_told_before_the_name_is_durable() -> None:
     assert logs.after_power_loss() == {topic_partition(0): 5}
 
 
-def test_without_a_change_there_is_nothing_to_wait_for() -> None:
+def test_a_wait_without_a_change_ends_immediately() -> None:
     logs = Logs()
     logs.move(0, 5)
     logs.finish_all()
@@ -72,7 +72,7 @@ def test_without_a_change_there_is_nothing_to_wait_for() -> None:
     assert logs.disk.syncs_under_way() == 0
 
 
-def test_a_full_disk_is_told_to_all_and_the_next_one_tries_again() -> None:
+def test_a_full_disk_is_reported_to_all_callbacks_and_the_next_call_tries_again() -> None:
     logs = Logs()
     logs.disk.failing["write"] = errno.ENOSPC
     logs.move(0, 5)
@@ -85,14 +85,14 @@ def test_a_full_disk_is_told_to_all_and_the_next_one_tries_again() -> None:
 
 
 @pytest.mark.parametrize("finished", [0, 1])
-def test_what_is_under_way_does_not_replace_what_was_written_at_once(finished: int) -> None:
+def test_a_write_in_progress_does_not_replace_a_later_one(finished: int) -> None:
     logs = Logs()
     logs.move(0, 5)
     logs.finish_all()
     logs.move(1, 7)
     for _ in range(finished):
         assert logs.disk.finish_sync()
-    # The first log is deleted, and another is made in its place.
+    # The first log is deleted, and another one with its name is created.
     del logs.starts[topic_partition(0)]
     logs.kept.reset(topic_partition(0))
     assert read_offsets(logs.disk, PATH) == {topic_partition(1): 7}
@@ -101,7 +101,7 @@ def test_what_is_under_way_does_not_replace_what_was_written_at_once(finished: i
     assert logs.after_power_loss() == {topic_partition(1): 7}
 
 
-def test_a_log_is_not_made_while_the_start_of_its_namesake_cannot_be_taken_away() -> None:
+def test_a_log_is_not_created_while_the_start_of_a_deleted_log_with_its_name_cannot_be_removed() -> None:
     logs = Logs()
     logs.move(0, 5)
     logs.finish_all()
@@ -111,7 +111,7 @@ def test_a_log_is_not_made_while_the_start_of_its_namesake_cannot_be_taken_away(
         logs.kept.reset(topic_partition(0))
 
 
-def test_nobody_hears_of_it_after_the_stop() -> None:
+def test_no_callback_runs_after_the_stop() -> None:
     logs = Logs()
     logs.move(0, 5)
     logs.kept.stop()
@@ -120,13 +120,13 @@ def test_nobody_hears_of_it_after_the_stop() -> None:
 
 
 @pytest.mark.parametrize("finished", [0, 1, 2])
-def test_what_is_under_way_does_not_give_a_new_log_the_start_of_its_namesake(finished: int) -> None:
+def test_a_write_in_progress_does_not_give_a_new_log_the_start_of_a_deleted_one(finished: int) -> None:
     logs = Logs()
     logs.starts[topic_partition(0)] = 5
     logs.kept.moved()
     for _ in range(finished):
         logs.disk.finish_sync()
-    # The log is deleted, and another is made under its name, while the start is being written.
+    # The log is deleted, and another one with its name is created, while the start is being written.
     del logs.starts[topic_partition(0)]
     logs.kept.forget(topic_partition(0))
     logs.kept.reset(topic_partition(0))

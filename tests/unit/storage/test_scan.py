@@ -21,9 +21,7 @@ def positions(file: File, *, check_crc: bool = True, position: int = 0) -> list[
 
 @settings(max_examples=30)
 @given(st.lists(st.integers(0, 300), max_size=12), st.integers(61, 500), st.booleans())
-def test_a_walk_meets_every_batch_whatever_the_size_of_its_blocks(
-    sizes: list[int], block_size: int, check_crc: bool
-) -> None:
+def test_a_scan_finds_every_batch_with_any_block_size(sizes: list[int], block_size: int, check_crc: bool) -> None:
     parts = [batch(value=b"v" * size, base_offset=offset) for offset, size in enumerate(sizes)]
     expected = [sum(len(part) for part in parts[:count]) for count in range(len(parts))]
     with pytest.MonkeyPatch.context() as patch:
@@ -32,7 +30,7 @@ def test_a_walk_meets_every_batch_whatever_the_size_of_its_blocks(
         assert positions(file_of(*parts), check_crc=check_crc) == expected
 
 
-def test_a_walk_stops_at_the_first_bytes_that_are_no_batch() -> None:
+def test_a_scan_stops_at_the_first_invalid_bytes() -> None:
     first, second = batch(value=b"one"), bytearray(batch(value=b"two", base_offset=1))
     second[-1] ^= 1
     with pytest.raises(BadBatch, match="checksum") as bad:
@@ -51,12 +49,12 @@ def test_a_walk_stops_at_the_first_bytes_that_are_no_batch() -> None:
         (batch(base_offset=5) + batch(base_offset=5), "overlaps"),
     ],
 )
-def test_a_walk_says_what_is_wrong(content: bytes, why: str) -> None:
+def test_a_scan_reports_the_error(content: bytes, why: str) -> None:
     with pytest.raises(BadBatch, match=why):
         positions(file_of(content))
 
 
-def test_a_batch_is_found_behind_damage_wherever_it_begins() -> None:
+def test_a_batch_after_damage_is_found_at_any_position() -> None:
     good = batch(3, base_offset=9)
     for filler in (b"\x02" * 50, bytes(513), b"garbage"):
         file = file_of(filler, good, b"\x02tail")
@@ -64,12 +62,12 @@ def test_a_batch_is_found_behind_damage_wherever_it_begins() -> None:
         assert found == len(filler)
 
 
-def test_a_batch_of_an_earlier_offset_is_no_sign_of_life() -> None:
+def test_a_batch_with_a_lower_offset_is_not_found_after_damage() -> None:
     file = file_of(b"damage", batch(base_offset=3))
     assert find_valid_batch(file, 0, file.size(), offset=5, base_offset=0) is None
 
 
-def test_a_batch_on_the_seam_of_two_blocks_is_found() -> None:
+def test_a_batch_on_the_border_of_two_blocks_is_found() -> None:
     good = batch(base_offset=9)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scan, "BLOCK_SIZE", 128)

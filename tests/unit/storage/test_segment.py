@@ -8,7 +8,7 @@ from tests.unit.storage.support import FOLDER, append, batch, fill, open_log, st
 
 
 def closed_log() -> tuple[SimDisk, Log]:
-    """A log of one long segment, opened anew, so that only its files know it."""
+    """Return a log with one long segment, opened again, so that nothing is in memory."""
     disk = SimDisk()
     log = open_log(disk, segment_bytes=1 << 20)
     fill(log, [2] * 60)
@@ -18,7 +18,7 @@ def closed_log() -> tuple[SimDisk, Log]:
 
 @pytest.mark.parametrize("slot", [0, 3, -1])
 @pytest.mark.parametrize("byte", [3, 7])
-def test_an_index_entry_that_lies_is_found_out_when_it_is_used(slot: int, byte: int) -> None:
+def test_a_wrong_index_entry_is_detected_on_use(slot: int, byte: int) -> None:
     disk, log = closed_log()
     path = log.segments.active.offset_index.path
     size = len(disk.read_file(path))
@@ -31,7 +31,7 @@ def test_an_index_entry_that_lies_is_found_out_when_it_is_used(slot: int, byte: 
         assert int.from_bytes(piece.file.read(8, piece.position)) == offset // 2 * 2
 
 
-def test_a_reader_that_goes_on_finds_its_place_without_a_search() -> None:
+def test_a_sequential_reader_needs_no_search() -> None:
     disk, log = closed_log()
     first = log.read(0, max_bytes=1000, end=120)
     assert first is not None
@@ -40,7 +40,7 @@ def test_a_reader_that_goes_on_finds_its_place_without_a_search() -> None:
     disk.trace.clear()
     second = log.read(following, max_bytes=1000, end=120)
     assert second is not None and second.position == first.position + first.size
-    # Only the header where this read ends, for the next one.
+    # Only the header at the end of this read, for the next one.
     assert [kind for kind, _ in disk.trace] == ["read"]
 
 
@@ -54,7 +54,7 @@ def test_a_reader_at_the_tail_needs_no_disk_at_all() -> None:
     assert disk.trace == []
 
 
-def test_the_boundaries_of_old_batches_are_forgotten() -> None:
+def test_the_boundaries_of_old_batches_are_dropped() -> None:
     log = open_log(SimDisk(), segment_bytes=1 << 24, flush_mode="os")
     for _ in range(BOUNDARIES_MAX + 500):
         append(log, batch())
@@ -75,7 +75,7 @@ def test_a_segment_without_timestamps_has_an_empty_time_index() -> None:
     assert finish(open_log(disk, clean=True).max_timestamp()) == (-1, -1, -1)
 
 
-def test_index_entries_lie_at_least_an_interval_apart() -> None:
+def test_index_entries_are_at_least_one_interval_apart() -> None:
     _, log = closed_log()
     log.segments.active.ensure_indexed()
     positions = list(log.segments.active.offset_index.positions)

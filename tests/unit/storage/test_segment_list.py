@@ -20,7 +20,7 @@ def three(disk: SimDisk) -> SegmentList:
 
 
 def check(disk: SimDisk, entries: list[tuple[int, int, int]], **state: object) -> None:
-    """Compare a list as it was read again."""
+    """Compare a list with the one that is loaded from its file."""
     again = list_on(disk)
     assert list(again) == [ListedSegment(*each) for each in entries]
     for name, value in state.items():
@@ -34,7 +34,7 @@ def test_closed_segments_are_listed_in_order() -> None:
     check(disk, [(0, 10, 100), (10, 20, 110), (20, 30, 120)], exists=True, end_offset=30, begins_at=None)
 
 
-def test_a_rewritten_range_supersedes_its_segments() -> None:
+def test_a_rewritten_range_replaces_its_segments() -> None:
     disk = SimDisk()
     segment_list = three(disk)
     segment_list.add_closed(0, 20, REWRITTEN)
@@ -44,7 +44,7 @@ def test_a_rewritten_range_supersedes_its_segments() -> None:
 
 
 @pytest.mark.parametrize(("offset", "left"), [(30, 2), (25, 2), (21, 2), (20, 1), (5, 0), (31, 3)])
-def test_a_cut_opens_the_segment_that_it_meets(offset: int, left: int) -> None:
+def test_a_truncation_removes_its_segment_from_the_list(offset: int, left: int) -> None:
     disk = SimDisk()
     assert (three(disk).add_truncation(offset) is None) == (left == 3)
     again = list_on(disk)
@@ -52,7 +52,7 @@ def test_a_cut_opens_the_segment_that_it_meets(offset: int, left: int) -> None:
     assert again.end_offset == (left * 10 or None)
 
 
-def test_the_beginning_moves_and_a_restart_forgets_everything() -> None:
+def test_the_start_moves_and_a_restart_drops_all_entries() -> None:
     disk = SimDisk()
     segment_list = three(disk)
     segment_list.add_start(10)
@@ -63,7 +63,7 @@ def test_the_beginning_moves_and_a_restart_forgets_everything() -> None:
     check(disk, [], begins_at=500, may_be_empty=False)
 
 
-def test_a_torn_end_is_left_out_and_written_over() -> None:
+def test_a_torn_last_change_is_ignored_and_overwritten() -> None:
     for size in range(1, 32):
         disk = SimDisk()
         segment_list = three(disk)
@@ -74,7 +74,7 @@ def test_a_torn_end_is_left_out_and_written_over() -> None:
         check(disk, [(0, 10, 100), (10, 20, 110), (20, 40, 7)])
 
 
-def test_a_list_that_is_damaged_says_nothing_until_it_is_begun_again() -> None:
+def test_a_damaged_list_is_ignored_until_it_is_rewritten() -> None:
     disk = SimDisk()
     segment_list = three(disk)
     disk.flip(segment_list.path, 40)
@@ -84,7 +84,7 @@ def test_a_list_that_is_damaged_says_nothing_until_it_is_begun_again() -> None:
     check(disk, [(0, 10, 100)], is_void=False)
 
 
-def test_a_long_list_is_written_anew() -> None:
+def test_a_long_list_is_rewritten() -> None:
     disk = SimDisk()
     segment_list = list_on(disk)
     segment_list.add_start(0)

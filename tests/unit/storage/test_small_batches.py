@@ -17,12 +17,12 @@ records = st.lists(
 
 
 @given(records)
-def test_sound_batches_pass(made: list[Record]) -> None:
+def test_valid_batches_are_accepted(made: list[Record]) -> None:
     small_batches.check(memoryview(encode_batch(made)), len(made))
 
 
 @given(records)
-def test_another_count_is_refused(made: list[Record]) -> None:
+def test_a_wrong_count_raises_corruption(made: list[Record]) -> None:
     view = memoryview(encode_batch(made))
     for count in (len(made) - 1, len(made) + 1):
         with pytest.raises(InvalidRecord):
@@ -30,7 +30,7 @@ def test_another_count_is_refused(made: list[Record]) -> None:
 
 
 @given(records, st.data())
-def test_a_batch_that_lost_its_end_is_refused(made: list[Record], data: st.DataObject) -> None:
+def test_a_batch_without_its_end_is_rejected(made: list[Record], data: st.DataObject) -> None:
     batch = encode_batch(made)
     cut = data.draw(st.integers(HEADER_SIZE, len(batch) - 1))
     with pytest.raises(InvalidRecord):
@@ -38,7 +38,7 @@ def test_a_batch_that_lost_its_end_is_refused(made: list[Record], data: st.DataO
 
 
 def one_record(body: bytes) -> memoryview:
-    """A batch of one record with these fields behind its size."""
+    """Return a batch with one record that has these bytes after its size."""
     assert len(body) < 64
     return memoryview(bytes(HEADER_SIZE) + bytes((len(body) << 1,)) + body)
 
@@ -59,7 +59,7 @@ SOUND = b"\x00\x00\x00\x02k\x02v\x00"
         ("endless number", b"\x00" + b"\xff" * 12),
     ],
 )
-def test_lies_inside_a_lone_record_are_refused(what: str, body: bytes) -> None:
+def test_invalid_fields_of_a_single_record_are_rejected(what: str, body: bytes) -> None:
     small_batches.check(one_record(SOUND), 1)
     with pytest.raises(InvalidRecord):
         small_batches.check(one_record(body), 1)

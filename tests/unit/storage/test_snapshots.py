@@ -19,7 +19,7 @@ def test_every_segment_but_the_first_begins_with_a_snapshot() -> None:
     assert snapshot_offsets(disk) == bases[1:]
 
 
-def test_a_clean_close_leaves_one_at_the_end_which_the_next_one_replaces() -> None:
+def test_a_clean_close_writes_a_snapshot_at_the_end_which_the_next_one_replaces() -> None:
     disk, bases = written(30)
     log = open_log(disk)
     log.close()
@@ -30,7 +30,7 @@ def test_a_clean_close_leaves_one_at_the_end_which_the_next_one_replaces() -> No
     assert snapshot_offsets(disk) == [*bases[1:], 31]
 
 
-def test_a_damaged_snapshot_is_answered_by_an_older_one_and_more_of_the_log() -> None:
+def test_a_damaged_snapshot_is_replaced_by_an_older_one_and_more_replay() -> None:
     disk, bases = written(30)
     for base in bases[2:]:
         disk.flip(f"{FOLDER}/{base:020d}.snapshot", 20)
@@ -38,7 +38,7 @@ def test_a_damaged_snapshot_is_answered_by_an_older_one_and_more_of_the_log() ->
     assert [batch.base_offset for batch in producer.batches] == [25, 26, 27, 28, 29]
 
 
-def test_without_any_snapshot_the_whole_log_tells() -> None:
+def test_without_a_snapshot_the_whole_log_is_replayed() -> None:
     disk, bases = written(30)
     for base in bases[1:]:
         disk.remove(f"{FOLDER}/{base:020d}.snapshot")
@@ -46,7 +46,7 @@ def test_without_any_snapshot_the_whole_log_tells() -> None:
     assert producer.next_sequence == 30
 
 
-def test_snapshots_behind_the_end_are_removed() -> None:
+def test_snapshots_after_the_end_are_removed() -> None:
     disk, _ = written(3)
     disk.open(f"{FOLDER}/{99:020d}.snapshot", create=True)
     open_log(disk)

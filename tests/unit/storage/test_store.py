@@ -14,7 +14,7 @@ from penstock.storage.store import LogStore
 from penstock_sim.disk import SimDisk
 from tests.unit.storage.support import NOW_MS, append, batch, fill, small_settings, stored
 
-PLACE = TopicPartition(TopicName("orders"), PartitionIndex(3))
+PARTITION = TopicPartition(TopicName("orders"), PartitionIndex(3))
 OTHER_PLACE = TopicPartition(TopicName("orders"), PartitionIndex(4))
 FIRST_ID, SECOND_ID = UUID(int=1), UUID(int=2)
 
@@ -22,7 +22,7 @@ FIRST_ID, SECOND_ID = UUID(int=1), UUID(int=2)
 class StillClock:
     def __init__(self) -> None:
         self.now_ms = NOW_MS
-        # How far the wall clock is off.
+        # The error of the wall clock.
         self.skew_ms = 0
 
     def monotonic(self) -> float:
@@ -67,7 +67,7 @@ def load(
     )
 
 
-def test_a_new_folder_becomes_this_nodes() -> None:
+def test_a_new_folder_gets_the_identity_of_the_node() -> None:
     disk = SimDisk()
     store = load(disk, cluster_id="MkU3OEVBNTcwNTJENDM2Qg", node_id=7)
     lines = disk.read_file("/data/meta.properties").decode().splitlines()
@@ -77,7 +77,7 @@ def test_a_new_folder_becomes_this_nodes() -> None:
     assert f"directory.id={encode_uuid(store.directory_id)}" in lines
 
 
-def test_the_identity_of_a_folder_stays() -> None:
+def test_the_identity_of_a_folder_does_not_change() -> None:
     disk = SimDisk()
     first = load(disk)
     first.close()
@@ -85,28 +85,28 @@ def test_the_identity_of_a_folder_stays() -> None:
     assert (second.cluster_id, second.directory_id) == (first.cluster_id, first.directory_id)
 
 
-def test_a_folder_of_another_node_is_refused_in_one_line() -> None:
+def test_a_folder_of_another_node_is_rejected() -> None:
     disk = SimDisk()
     load(disk, node_id=1).close()
     with pytest.raises(StartupError, match="belongs to node 1, this is node 2"):
         load(disk, node_id=2)
 
 
-def test_a_folder_of_another_cluster_is_refused_in_one_line() -> None:
+def test_a_folder_of_another_cluster_is_rejected() -> None:
     disk = SimDisk()
     load(disk, cluster_id="a").close()
     with pytest.raises(StartupError, match="belongs to cluster a"):
         load(disk, cluster_id="b")
 
 
-def test_a_second_process_on_the_same_folder_is_refused() -> None:
+def test_a_second_process_on_the_same_folder_is_rejected() -> None:
     disk = SimDisk()
     load(disk)
     with pytest.raises(StartupError, match="in use by another process"):
         load(disk)
 
 
-def test_a_refused_start_gives_the_folder_back() -> None:
+def test_a_failed_start_releases_the_folder() -> None:
     disk = SimDisk()
     load(disk, node_id=1).close()
     with pytest.raises(StartupError):
@@ -114,17 +114,17 @@ def test_a_refused_start_gives_the_folder_back() -> None:
     load(disk, node_id=1)
 
 
-def test_logs_without_an_owner_are_not_claimed() -> None:
+def test_a_folder_with_logs_but_without_meta_properties_is_rejected() -> None:
     disk = SimDisk()
     store = load(disk)
-    store.open(PLACE, FIRST_ID, small_settings())
+    store.open(PARTITION, FIRST_ID, small_settings())
     store.close()
     disk.remove("/data/meta.properties")
     with pytest.raises(StartupError, match=r"no meta\.properties"):
         load(disk)
 
 
-def test_an_unreadable_identity_is_refused() -> None:
+def test_an_invalid_meta_properties_file_is_rejected() -> None:
     disk = SimDisk()
     load(disk).close()
     disk.replace_file("/data/meta.properties", b"version=1\n")
@@ -132,30 +132,30 @@ def test_an_unreadable_identity_is_refused() -> None:
         load(disk)
 
 
-def test_an_unwritable_folder_is_refused() -> None:
+def test_an_unwritable_folder_is_rejected() -> None:
     disk = SimDisk()
     disk.failing["make_folder"] = errno.EACCES
     with pytest.raises(StartupError, match="cannot use"):
         load(disk)
 
 
-def test_a_partitions_folder_says_whose_it_is() -> None:
+def test_a_partition_folder_contains_its_topic_id() -> None:
     disk = SimDisk()
-    load(disk).open(PLACE, FIRST_ID, small_settings())
+    load(disk).open(PARTITION, FIRST_ID, small_settings())
     assert disk.read_file("/data/orders-3/partition.metadata") == b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"
 
 
-def test_after_a_clean_close_nothing_is_scanned_and_everything_is_there() -> None:
+def test_after_a_clean_close_nothing_is_scanned_or_missing() -> None:
     disk = SimDisk()
     store = load(disk)
-    log = store.open(PLACE, FIRST_ID, small_settings())
+    log = store.open(PARTITION, FIRST_ID, small_settings())
     fill(log, [3] * 30)
     log.advance_start(5)
     store.close()
     assert disk.exists("/data/.kafka_cleanshutdown")
     store = load(disk)
     assert store.was_clean and not disk.exists("/data/.kafka_cleanshutdown")
-    log = store.open(PLACE, FIRST_ID, small_settings())
+    log = store.open(PARTITION, FIRST_ID, small_settings())
     assert (log.start_offset, log.end_offset) == (5, 90)
     assert stored(log)[-1].next_offset == 90
 
@@ -163,27 +163,27 @@ def test_after_a_clean_close_nothing_is_scanned_and_everything_is_there() -> Non
 def test_without_a_clean_close_the_next_start_recovers() -> None:
     disk = SimDisk()
     store = load(disk)
-    fill(store.open(PLACE, FIRST_ID, small_settings()), [3] * 30)
+    fill(store.open(PARTITION, FIRST_ID, small_settings()), [3] * 30)
     store.close(clean=False)
     store = load(disk)
     assert not store.was_clean
-    assert store.open(PLACE, FIRST_ID, small_settings()).end_offset == 90
+    assert store.open(PARTITION, FIRST_ID, small_settings()).end_offset == 90
 
 
-def test_a_topic_made_again_under_its_name_shows_nothing_of_the_old_one() -> None:
+def test_a_recreated_topic_has_no_records_of_the_old_one() -> None:
     disk, clock = SimDisk(), StillClock()
     store = load(disk, clock=clock)
-    append(store.open(PLACE, FIRST_ID, small_settings()), batch(5))
-    store.delete(PLACE, FIRST_ID)
-    log = store.open(PLACE, SECOND_ID, small_settings())
+    append(store.open(PARTITION, FIRST_ID, small_settings()), batch(5))
+    store.delete(PARTITION, FIRST_ID)
+    log = store.open(PARTITION, SECOND_ID, small_settings())
     assert (log.start_offset, log.end_offset) == (0, 0)
 
 
-def test_a_deleted_folder_is_renamed_at_once_and_removed_after_the_delay() -> None:
+def test_a_deleted_folder_is_renamed_immediately_and_removed_after_the_delay() -> None:
     disk, clock = SimDisk(), StillClock()
     store = load(disk, clock=clock)
-    store.open(PLACE, FIRST_ID, small_settings(file_delete_delay_ms=1000))
-    store.delete(PLACE, FIRST_ID)
+    store.open(PARTITION, FIRST_ID, small_settings(file_delete_delay_ms=1000))
+    store.delete(PARTITION, FIRST_ID)
     renamed = [name for name in disk.list("/data") if name.endswith("-delete")]
     assert len(renamed) == 1 and renamed[0].startswith("orders-3.")
     store.remove_deleted_folders(clock.wall_ms() + 999)
@@ -195,8 +195,8 @@ def test_a_deleted_folder_is_renamed_at_once_and_removed_after_the_delay() -> No
 def test_a_deletion_that_a_restart_interrupts_is_finished() -> None:
     disk = SimDisk()
     store = load(disk)
-    store.open(PLACE, FIRST_ID, small_settings())
-    store.delete(PLACE, FIRST_ID)
+    store.open(PARTITION, FIRST_ID, small_settings())
+    store.delete(PARTITION, FIRST_ID)
     store.close()
     store = load(disk)
     store.remove_deleted_folders(NOW_MS)
@@ -206,12 +206,12 @@ def test_a_deletion_that_a_restart_interrupts_is_finished() -> None:
 def test_deleting_another_topic_of_the_same_name_changes_nothing() -> None:
     disk = SimDisk()
     store = load(disk)
-    append(store.open(PLACE, FIRST_ID, small_settings()), batch())
-    store.delete(PLACE, SECOND_ID)
-    assert store.get(PLACE) is not None and disk.exists("/data/orders-3")
+    append(store.open(PARTITION, FIRST_ID, small_settings()), batch())
+    store.delete(PARTITION, SECOND_ID)
+    assert store.get(PARTITION) is not None and disk.exists("/data/orders-3")
 
 
-def test_the_logs_of_a_deleted_topic_leave_the_journal_with_one_sync() -> None:
+def test_the_logs_of_a_deleted_topic_are_invalidated_with_one_sync() -> None:
     disk = SimDisk()
     store = load(disk, journal_group_least=0)
     topic_partitions = [TopicPartition(TopicName("orders"), PartitionIndex(index)) for index in range(20)]
@@ -226,46 +226,46 @@ def test_the_logs_of_a_deleted_topic_leave_the_journal_with_one_sync() -> None:
     assert [path for kind, path in disk.trace[before:] if kind == "sync"] == ["/data/journal.0"]
 
 
-def test_a_deletion_leaves_a_namesake_in_the_journal() -> None:
+def test_a_deletion_does_not_invalidate_journal_entries_of_another_topic_with_the_same_name() -> None:
     disk = SimDisk()
     store = load(disk, journal_group_least=0)
-    log = store.open(PLACE, SECOND_ID, small_settings())
+    log = store.open(PARTITION, SECOND_ID, small_settings())
     append(log, batch(3))
     append(log, batch(2))
-    store.prepare_delete([PLACE], FIRST_ID)
-    store.delete(PLACE, FIRST_ID)
+    store.prepare_delete([PARTITION], FIRST_ID)
+    store.delete(PARTITION, FIRST_ID)
     disk.crash(kept=0.0)
-    assert load(disk).open(PLACE, SECOND_ID, small_settings()).end_offset == 5
+    assert load(disk).open(PARTITION, SECOND_ID, small_settings()).end_offset == 5
 
 
 def test_a_folder_of_another_topic_id_is_set_aside_and_never_deleted() -> None:
     disk = SimDisk()
     store = load(disk)
-    append(store.open(PLACE, FIRST_ID, small_settings()), batch(5))
+    append(store.open(PARTITION, FIRST_ID, small_settings()), batch(5))
     store.close()
     store = load(disk)
-    assert store.open(PLACE, SECOND_ID, small_settings()).end_offset == 0
+    assert store.open(PARTITION, SECOND_ID, small_settings()).end_offset == 0
     strays = store.strays()
     assert len(strays) == 1 and strays[0].endswith("-stray")
     store.remove_deleted_folders(NOW_MS + 10**10)
     assert disk.exists(f"/data/{strays[0]}/{0:020d}.log")
 
 
-def test_a_folder_without_a_topic_id_is_taken_with_its_records() -> None:
+def test_a_known_folder_without_a_topic_id_is_opened_with_its_records() -> None:
     disk = SimDisk()
     store = load(disk)
-    append(store.open(PLACE, FIRST_ID, small_settings()), batch(5))
+    append(store.open(PARTITION, FIRST_ID, small_settings()), batch(5))
     store.close()
     disk.remove("/data/orders-3/partition.metadata")
     store = load(disk)
-    assert store.open(PLACE, FIRST_ID, small_settings()).end_offset == 5
+    assert store.open(PARTITION, FIRST_ID, small_settings()).end_offset == 5
     assert disk.exists("/data/orders-3/partition.metadata")
 
 
 def dead_folder(disk: SimDisk, metadata: bytes | None, *, count: int) -> None:
-    """What a power loss has left of a partition before its first record was acknowledged; then its topic is deleted."""
+    """Lose power before the first acknowledgement of a partition, then delete its topic."""
     store = load(disk)
-    log = store.open(PLACE, FIRST_ID, small_settings(flush_mode="os"))
+    log = store.open(PARTITION, FIRST_ID, small_settings(flush_mode="os"))
     if count:
         append(log, batch(count))
     disk.remove("/data/held-partitions")
@@ -276,40 +276,42 @@ def dead_folder(disk: SimDisk, metadata: bytes | None, *, count: int) -> None:
 
 
 @pytest.mark.parametrize("metadata", [None, b"", b"version", bytes(43)])
-def test_a_folder_whose_topic_id_never_reached_the_disk_is_not_given_to_a_namesake(metadata: bytes | None) -> None:
+def test_a_folder_without_a_durable_topic_id_is_not_used_for_another_topic_with_the_same_name(
+    metadata: bytes | None,
+) -> None:
     disk = SimDisk()
     dead_folder(disk, metadata, count=5)
     store = load(disk)
     store.open(OTHER_PLACE, FIRST_ID, small_settings())
-    assert store.open(PLACE, SECOND_ID, small_settings()).end_offset == 0
+    assert store.open(PARTITION, SECOND_ID, small_settings()).end_offset == 0
     (stray,) = store.strays()
     assert stray.endswith("-stray") and disk.read_file(f"/data/{stray}/{0:020d}.log")
     disk.crash(kept=0.0)
-    assert load(disk).open(PLACE, SECOND_ID, small_settings()).end_offset == 0
+    assert load(disk).open(PARTITION, SECOND_ID, small_settings()).end_offset == 0
 
 
-def test_such_a_folder_without_records_goes() -> None:
+def test_a_folder_of_another_topic_without_records_is_removed() -> None:
     disk = SimDisk()
     dead_folder(disk, None, count=0)
     store = load(disk)
-    append(store.open(PLACE, SECOND_ID, small_settings()), batch(2))
+    append(store.open(PARTITION, SECOND_ID, small_settings()), batch(2))
     assert store.strays() == []
     disk.crash(kept=0.0)
-    assert load(disk).open(PLACE, SECOND_ID, small_settings()).end_offset == 2
+    assert load(disk).open(PARTITION, SECOND_ID, small_settings()).end_offset == 2
 
 
-def test_a_topic_id_that_has_rotted_is_written_again() -> None:
+def test_a_corrupt_topic_id_is_written_again() -> None:
     disk = SimDisk()
     dead_folder(disk, b"version: 0\ntopic_id~ AAAAAAAAAAAAAAAAAAAAAQ", count=5)
     store = load(disk)
-    assert store.open(PLACE, FIRST_ID, small_settings()).end_offset == 5
+    assert store.open(PARTITION, FIRST_ID, small_settings()).end_offset == 5
     assert encode_uuid(FIRST_ID).encode() in disk.read_file("/data/orders-3/partition.metadata")
 
 
-def test_folders_that_nobody_opens_are_named_and_left_alone() -> None:
+def test_folders_that_are_not_open_are_listed_and_kept() -> None:
     disk = SimDisk()
     store = load(disk)
-    store.open(PLACE, FIRST_ID, small_settings())
+    store.open(PARTITION, FIRST_ID, small_settings())
     store.close()
     disk.make_folder("/data/__cluster_metadata-0")
     assert load(disk).strays() == ["orders-3"]
@@ -318,7 +320,7 @@ def test_folders_that_nobody_opens_are_named_and_left_alone() -> None:
 def test_offsets_of_logs_that_are_not_open_stay_in_the_checkpoints() -> None:
     disk = SimDisk()
     store = load(disk)
-    log = store.open(PLACE, FIRST_ID, small_settings())
+    log = store.open(PARTITION, FIRST_ID, small_settings())
     fill(log, [3] * 30)
     log.advance_start(5)
     store.close()
@@ -326,12 +328,12 @@ def test_offsets_of_logs_that_are_not_open_stay_in_the_checkpoints() -> None:
     store.checkpoint_recovery_points()
     store.checkpoint_log_starts()
     store.close()
-    assert load(disk).open(PLACE, FIRST_ID, small_settings()).start_offset == 5
+    assert load(disk).open(PARTITION, FIRST_ID, small_settings()).start_offset == 5
 
 
 def test_a_checkpoint_is_due_when_a_crash_would_scan_more_than_the_active_segment() -> None:
     store = load(SimDisk())
-    log = store.open(PLACE, FIRST_ID, small_settings())
+    log = store.open(PARTITION, FIRST_ID, small_settings())
     append(log, batch())
     assert not store.checkpoint_is_due()
     log.roll()
@@ -343,7 +345,7 @@ def test_a_checkpoint_is_due_when_a_crash_would_scan_more_than_the_active_segmen
 def test_a_checkpoint_that_cannot_be_written_is_a_storage_error() -> None:
     disk = SimDisk()
     store = load(disk)
-    log = store.open(PLACE, FIRST_ID, small_settings())
+    log = store.open(PARTITION, FIRST_ID, small_settings())
     append(log, batch())
     store.checkpoint_recovery_points()
     append(log, batch())
@@ -355,17 +357,17 @@ def test_a_checkpoint_that_cannot_be_written_is_a_storage_error() -> None:
 def test_high_watermarks_are_kept() -> None:
     disk = SimDisk()
     store = load(disk)
-    store.checkpoint_high_watermarks({PLACE: 12})
+    store.checkpoint_high_watermarks({PARTITION: 12})
     store.close()
-    assert load(disk).high_watermarks == {PLACE: 12}
+    assert load(disk).high_watermarks == {PARTITION: 12}
 
 
-def test_a_failed_sync_is_told_and_remembered() -> None:
+def test_a_failed_sync_is_reported_and_remembered() -> None:
     disk = SimDisk()
     store = load(disk)
     told: list[bool] = []
     store.on_failure = lambda: told.append(True)
-    log = store.open(PLACE, FIRST_ID, small_settings())
+    log = store.open(PARTITION, FIRST_ID, small_settings())
     disk.failing["sync"] = errno.EIO
     append(log, batch())
     disk.failing.clear()
@@ -377,34 +379,34 @@ def test_a_failed_sync_is_told_and_remembered() -> None:
 def test_a_failed_sync_is_remembered_even_when_no_sync_works() -> None:
     disk = SimDisk()
     store = load(disk)
-    log = store.open(PLACE, FIRST_ID, small_settings())
+    log = store.open(PARTITION, FIRST_ID, small_settings())
     append(log, batch(value=b"kept"))
     disk.failing["sync"] = errno.EIO
     with pytest.raises(StorageError):
         append(log, batch(value=b"in the cache alone"))
         append(log, batch())
     del disk.failing["sync"]
-    # The process ends; the cache still shows what the disk never got.
+    # The process ends; the page cache still has bytes that never reached the disk.
     disk._locked.clear()
-    again = load(disk).open(PLACE, FIRST_ID, small_settings())
+    again = load(disk).open(PARTITION, FIRST_ID, small_settings())
     shown = [header.crc for header in stored(again)]
     disk.crash(kept=0.0)
-    assert [header.crc for header in stored(load(disk).open(PLACE, FIRST_ID, small_settings()))] == shown
+    assert [header.crc for header in stored(load(disk).open(PARTITION, FIRST_ID, small_settings()))] == shown
 
 
-def test_the_first_batch_of_a_log_that_was_closed_empty_survives_a_power_loss() -> None:
+def test_the_first_batch_of_a_log_that_was_closed_empty_survives_a_power_failure() -> None:
     disk = SimDisk()
     store = load(disk)
-    store.open(PLACE, FIRST_ID, small_settings())
+    store.open(PARTITION, FIRST_ID, small_settings())
     store.close()
-    log = load(disk).open(PLACE, FIRST_ID, small_settings())
+    log = load(disk).open(PARTITION, FIRST_ID, small_settings())
     append(log, batch())
     assert log.durable_offset == 1
     disk.crash(kept=0.0)
-    assert load(disk).open(PLACE, FIRST_ID, small_settings()).end_offset == 1
+    assert load(disk).open(PARTITION, FIRST_ID, small_settings()).end_offset == 1
 
 
-def test_long_topic_names_give_way_to_the_suffix() -> None:
+def test_long_topic_names_are_shortened_for_the_suffix() -> None:
     disk = SimDisk()
     store = load(disk)
     topic_partition = TopicPartition(TopicName("t" * 249), PartitionIndex(0))
@@ -416,7 +418,7 @@ def test_long_topic_names_give_way_to_the_suffix() -> None:
 @pytest.mark.parametrize(
     ("name", "topic_partition"),
     [
-        ("orders-3", PLACE),
+        ("orders-3", PARTITION),
         ("a-b.c_d-12", TopicPartition(TopicName("a-b.c_d"), PartitionIndex(12))),
         ("orders", None),
         ("orders-x", None),
@@ -428,60 +430,62 @@ def test_folders_are_named_after_their_partition(name: str, topic_partition: Top
     assert parse_folder(name) == topic_partition
 
 
-def test_a_log_that_was_empty_at_a_restart_keeps_its_first_batch_when_power_is_lost() -> None:
+def test_a_log_that_was_empty_at_a_restart_keeps_its_first_batch_after_a_power_failure() -> None:
     disk = SimDisk()
     store = load(disk)
-    store.open(PLACE, FIRST_ID, small_settings())
+    store.open(PARTITION, FIRST_ID, small_settings())
     store.close()
-    log = load(disk).open(PLACE, FIRST_ID, small_settings())
+    log = load(disk).open(PARTITION, FIRST_ID, small_settings())
     append(log, batch())
     assert log.durable_offset == 1
     disk.crash(kept=0.0)
-    assert load(disk).open(PLACE, FIRST_ID, small_settings()).end_offset == 1
+    assert load(disk).open(PARTITION, FIRST_ID, small_settings()).end_offset == 1
 
 
-def test_the_mark_of_a_deleted_partition_is_forgotten_for_good() -> None:
+def test_the_high_watermark_of_a_deleted_partition_is_removed_durably() -> None:
     disk = SimDisk()
     store = load(disk)
-    store.open(PLACE, FIRST_ID, small_settings())
-    store.checkpoint_high_watermarks({PLACE: 12})
-    store.delete(PLACE, FIRST_ID)
+    store.open(PARTITION, FIRST_ID, small_settings())
+    store.checkpoint_high_watermarks({PARTITION: 12})
+    store.delete(PARTITION, FIRST_ID)
     assert store.high_watermarks == {}
-    store.open(PLACE, SECOND_ID, small_settings())
+    store.open(PARTITION, SECOND_ID, small_settings())
     disk.crash(kept=0.0)
     assert load(disk).high_watermarks == {}
 
 
-def test_the_mark_of_a_partition_deleted_before_a_crash_is_not_given_to_its_namesake() -> None:
+def test_the_high_watermark_of_a_partition_deleted_before_a_crash_is_not_used_for_a_new_one_with_the_same_name() -> (
+    None
+):
     disk = SimDisk()
     store = load(disk)
-    store.open(PLACE, FIRST_ID, small_settings())
-    store.checkpoint_high_watermarks({PLACE: 12})
-    store.delete(PLACE, FIRST_ID)
+    store.open(PARTITION, FIRST_ID, small_settings())
+    store.checkpoint_high_watermarks({PARTITION: 12})
+    store.delete(PARTITION, FIRST_ID)
     disk.crash(kept=1.0)
     store = load(disk)
-    store.open(PLACE, SECOND_ID, small_settings())
+    store.open(PARTITION, SECOND_ID, small_settings())
     assert store.high_watermarks == {}
     disk.crash(kept=0.0)
     assert load(disk).high_watermarks == {}
 
 
-def test_a_mark_that_was_left_out_of_a_checkpoint_is_not_given_to_a_namesake() -> None:
+def test_a_high_watermark_missing_from_a_checkpoint_is_not_used_for_a_new_topic_with_the_same_name() -> None:
     disk = SimDisk()
     store = load(disk)
-    store.checkpoint_high_watermarks({PLACE: 12})
+    store.checkpoint_high_watermarks({PARTITION: 12})
     disk.crash(kept=1.0)
     store = load(disk)
     store.checkpoint_high_watermarks({})
-    store.open(PLACE, SECOND_ID, small_settings())
+    store.open(PARTITION, SECOND_ID, small_settings())
     disk.crash(kept=0.0)
     assert load(disk).high_watermarks == {}
 
 
-def test_a_mark_in_the_cache_alone_is_durable_after_a_start() -> None:
+def test_a_high_watermark_in_the_page_cache_is_synced_at_startup() -> None:
     disk = SimDisk()
     store = load(disk)
-    store.checkpoint_high_watermarks({PLACE: 12})
+    store.checkpoint_high_watermarks({PARTITION: 12})
     disk.crash(kept=1.0)
     load(disk).checkpoint_high_watermarks({})
     disk.end_process()
@@ -490,103 +494,105 @@ def test_a_mark_in_the_cache_alone_is_durable_after_a_start() -> None:
     assert load(disk).high_watermarks == {}
 
 
-def test_a_torn_file_of_marks_is_removed() -> None:
+def test_a_torn_high_watermark_checkpoint_is_removed() -> None:
     disk = SimDisk()
-    load(disk).checkpoint_high_watermarks({PLACE: 12})
+    load(disk).checkpoint_high_watermarks({PARTITION: 12})
     disk.open("/data/replication-offset-checkpoint").truncate(20)
     disk.crash(kept=1.0)
     load(disk)
     assert not disk.exists("/data/replication-offset-checkpoint")
 
 
-def test_a_mark_behind_the_end_that_a_power_loss_has_left_counts_no_longer() -> None:
-    """With flush.mode=os the end may be lost; the kill that follows loses nothing, and finds nothing missing."""
+def test_a_high_watermark_beyond_the_end_is_ignored_after_a_power_failure() -> None:
+    """With flush.mode=os the end may be lost; a later kill loses nothing, and startup reports no loss."""
     disk = SimDisk()
     store = load(disk)
-    log = store.open(PLACE, FIRST_ID, small_settings(flush_mode="os"))
+    log = store.open(PARTITION, FIRST_ID, small_settings(flush_mode="os"))
     append(log, batch(5))
     log.flush()
     append(log, batch(5))
     store.note_boot()
-    store.checkpoint_high_watermarks({PLACE: 10})
+    store.checkpoint_high_watermarks({PARTITION: 10})
     file = disk.open("/data/replication-offset-checkpoint")
     file.sync()
     disk.sync_folder("/data")
     disk.crash(kept=0.0)
     for _ in range(2):
         store = load(disk)
-        log = store.open(PLACE, FIRST_ID, small_settings(flush_mode="os"))
+        log = store.open(PARTITION, FIRST_ID, small_settings(flush_mode="os"))
         assert (log.damage, log.end_offset) == (None, 5)
         store.note_boot()
-        assert store.high_watermarks == {PLACE: 5}
+        assert store.high_watermarks == {PARTITION: 5}
         disk.end_process()
 
 
 @pytest.mark.parametrize("kept", [0.0, 1.0])
 @pytest.mark.parametrize("restarts", [False, True])
-def test_the_recovery_point_of_a_deleted_partition_is_not_given_to_its_namesake(kept: float, restarts: bool) -> None:
+def test_the_recovery_point_of_a_deleted_partition_is_not_used_for_a_new_one_with_the_same_name(
+    kept: float, restarts: bool
+) -> None:
     disk = SimDisk()
     store = load(disk)
-    log = store.open(PLACE, FIRST_ID, small_settings())
+    log = store.open(PARTITION, FIRST_ID, small_settings())
     append(log, batch(5))
     append(log, batch(5))
     store.checkpoint_recovery_points()
-    store.delete(PLACE, FIRST_ID)
+    store.delete(PARTITION, FIRST_ID)
     if restarts:
         disk.crash(kept=1.0)
         store = load(disk)
-    append(store.open(PLACE, SECOND_ID, small_settings()), batch(1))
+    append(store.open(PARTITION, SECOND_ID, small_settings()), batch(1))
     disk.crash(kept=kept)
-    log = load(disk).open(PLACE, SECOND_ID, small_settings())
+    log = load(disk).open(PARTITION, SECOND_ID, small_settings())
     assert (log.damage, log.end_offset) == (None, 1)
 
 
 def test_a_checkpoint_writes_that_a_partition_is_deleted() -> None:
     disk = SimDisk()
     store = load(disk)
-    append(store.open(PLACE, FIRST_ID, small_settings()), batch(5))
+    append(store.open(PARTITION, FIRST_ID, small_settings()), batch(5))
     store.checkpoint_recovery_points()
-    store.delete(PLACE, FIRST_ID)
+    store.delete(PARTITION, FIRST_ID)
     store.checkpoint_recovery_points()
-    assert str(PLACE.topic) not in disk.read_file("/data/recovery-point-offset-checkpoint").decode()
+    assert str(PARTITION.topic) not in disk.read_file("/data/recovery-point-offset-checkpoint").decode()
 
 
-def test_the_start_of_a_deleted_partition_is_not_given_to_its_namesake() -> None:
+def test_the_start_of_a_deleted_partition_is_not_used_for_a_new_one_with_the_same_name() -> None:
     disk = SimDisk()
     store = load(disk)
-    log = store.open(PLACE, FIRST_ID, small_settings())
+    log = store.open(PARTITION, FIRST_ID, small_settings())
     fill(log, [3] * 8)
     log.advance_start(6)
-    store.delete(PLACE, FIRST_ID)
-    log = store.open(PLACE, SECOND_ID, small_settings())
+    store.delete(PARTITION, FIRST_ID)
+    log = store.open(PARTITION, SECOND_ID, small_settings())
     fill(log, [1])
     disk.crash(kept=0.0)
-    log = load(disk).open(PLACE, SECOND_ID, small_settings())
+    log = load(disk).open(PARTITION, SECOND_ID, small_settings())
     assert (log.start_offset, log.end_offset) == (0, 1)
 
 
-def test_a_damaged_log_is_set_aside_and_goes_when_the_partition_is_whole_again() -> None:
+def test_a_damaged_log_is_set_aside_and_removed_after_the_repair() -> None:
     disk = SimDisk()
     clock = StillClock()
     store = load(disk, clock=clock)
-    fill(store.open(PLACE, FIRST_ID, small_settings()), [1, 2])
-    store.set_aside_damaged(PLACE)
-    assert store.open(PLACE, FIRST_ID, small_settings()).end_offset == 0
+    fill(store.open(PARTITION, FIRST_ID, small_settings()), [1, 2])
+    store.set_aside_damaged(PARTITION)
+    assert store.open(PARTITION, FIRST_ID, small_settings()).end_offset == 0
     aside = [name for name in disk.list("/data") if name.endswith("-damaged")]
     assert len(aside) == 1
-    store.remove_damaged(PLACE)
+    store.remove_damaged(PARTITION)
     store.remove_deleted_folders(clock.now_ms)
     assert disk.exists(f"/data/{aside[0]}")
     store.remove_deleted_folders(clock.now_ms + 10**9)
     assert not disk.exists(f"/data/{aside[0]}")
 
 
-def test_a_log_that_takes_the_place_of_a_damaged_one_is_not_damaged_by_the_mark_of_that() -> None:
+def test_a_log_that_replaces_a_damaged_one_does_not_inherit_its_high_watermark() -> None:
     store = load(SimDisk())
-    fill(store.open(PLACE, FIRST_ID, small_settings()), [1, 2])
-    store.checkpoint_high_watermarks({PLACE: 2})
-    store.set_aside_damaged(PLACE)
-    log = store.open(PLACE, FIRST_ID, small_settings())
+    fill(store.open(PARTITION, FIRST_ID, small_settings()), [1, 2])
+    store.checkpoint_high_watermarks({PARTITION: 2})
+    store.set_aside_damaged(PARTITION)
+    log = store.open(PARTITION, FIRST_ID, small_settings())
     assert log.damage is None
     assert log.end_offset == 0
 

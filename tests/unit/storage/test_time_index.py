@@ -14,7 +14,7 @@ def index_of(entries: list[tuple[int, int]]) -> TimeIndex:
     return index
 
 
-def test_only_a_larger_timestamp_makes_an_entry() -> None:
+def test_only_a_larger_timestamp_adds_an_entry() -> None:
     index = index_of([(50, 101), (50, 105), (60, 107)])
     assert list(index.timestamps) == [50, 60]
     assert index.last() == (60, 107)
@@ -43,7 +43,7 @@ def test_entries_are_kafkas_twelve_bytes() -> None:
     assert loaded.last() == (258, 103)
 
 
-def test_a_cut_drops_batches_that_end_at_the_offset_or_behind_it() -> None:
+def test_truncation_removes_entries_at_or_after_the_offset() -> None:
     disk = SimDisk()
     index = index_of([(50, 101), (60, 107), (70, 110)])
     index.save(disk)
@@ -63,7 +63,7 @@ def test_a_cut_drops_batches_that_end_at_the_offset_or_behind_it() -> None:
     ],
     ids=["cut short", "timestamps stand still", "offsets stand still", "no timestamp"],
 )
-def test_a_file_that_cannot_be_a_time_index_is_refused(content: str) -> None:
+def test_an_invalid_time_index_raises_corruption(content: str) -> None:
     disk = SimDisk()
     disk.open("/a.timeindex", create=True).write((bytes.fromhex(content),), 0)
     with pytest.raises(Corruption):

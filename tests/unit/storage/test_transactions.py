@@ -1,4 +1,4 @@
-"""Transactions as one log sees them: who may write, what holds back the stable offset, what stays after a restart."""
+"""Transactions in one log: verification of appends, the first unstable offset, and the state after a restart."""
 
 import pytest
 
@@ -16,45 +16,45 @@ from tests.unit.storage.support import append, batch, end_transaction, idempoten
 
 
 def in_transaction() -> Log:
-    """A log in which producer 7 has an open transaction from offset 1 on."""
+    """Return a log in which producer 7 has an open transaction from offset 1."""
     log = open_log(SimDisk())
     append(log, batch())
     append(log, transactional(2, sequence=0), transaction_verified=True)
     return log
 
 
-# Who may write
+# Appends
 
 
-def test_a_transaction_begins_only_after_its_coordinator_was_asked() -> None:
+def test_a_transaction_begins_only_after_verification_by_the_coordinator() -> None:
     log = open_log(SimDisk())
     with pytest.raises(InvalidTxnState):
         append(log, transactional(sequence=0))
     assert (log.end_offset, len(log.producers()), log.first_unstable_offset) == (0, 0, None)
 
 
-def test_an_open_transaction_goes_on_without_another_question() -> None:
+def test_an_open_transaction_continues_without_verification() -> None:
     log = in_transaction()
     assert append(log, transactional(sequence=2)).base_offset == 3
     with pytest.raises(InvalidTxnState):
         append(log, transactional(sequence=0, epoch=1))
 
 
-def test_a_transaction_takes_no_other_batches_of_its_producer() -> None:
+def test_an_open_transaction_rejects_other_batches_of_its_producer() -> None:
     log = in_transaction()
     with pytest.raises(InvalidTxnState):
         append(log, idempotent(sequence=2))
     assert append(log, idempotent(sequence=0, producer_id=8)).base_offset == 3
 
 
-def test_a_repeated_batch_is_known_also_when_its_transaction_has_ended() -> None:
+def test_a_duplicate_is_recognized_after_its_transaction_has_ended() -> None:
     log = in_transaction()
     end_transaction(log, commit=True)
     appended = append(log, transactional(2, sequence=0))
     assert appended.duplicate and appended.base_offset == 1
 
 
-def test_a_marker_between_question_and_batch_makes_the_answer_worthless() -> None:
+def test_a_marker_between_verification_and_append_invalidates_the_verification() -> None:
     log = open_log(SimDisk())
     verification = log.producer_state.begin_verification(7, 0, 0, starts_at_zero=False)
     assert verification is not None
@@ -67,7 +67,7 @@ def test_a_marker_between_question_and_batch_makes_the_answer_worthless() -> Non
     assert log.producer_state.begin_verification(7, 0, 1, starts_at_zero=False) is None
 
 
-def test_the_marker_of_the_transaction_before_leaves_the_answer_about_the_next_one_good() -> None:
+def test_the_marker_of_the_previous_transaction_does_not_invalidate_a_verification() -> None:
     log = in_transaction()
     verification = log.producer_state.begin_verification(7, 1, 0, starts_at_zero=True)
     assert verification is not None
@@ -80,7 +80,7 @@ def test_the_marker_of_the_transaction_before_leaves_the_answer_about_the_next_o
     assert append(log, following, transaction_verified=verification).base_offset == 5
 
 
-def test_its_own_marker_makes_an_answer_of_the_second_version_worthless() -> None:
+def test_the_marker_of_the_same_transaction_invalidates_a_verification_of_version_2() -> None:
     log = open_log(SimDisk())
     verification = log.producer_state.begin_verification(7, 0, 0, starts_at_zero=True)
     assert verification is not None
@@ -89,7 +89,7 @@ def test_its_own_marker_makes_an_answer_of_the_second_version_worthless() -> Non
         append(log, transactional(sequence=0), transaction_verified=verification)
 
 
-def test_a_batch_does_not_overtake_one_that_still_waits_for_the_coordinator() -> None:
+def test_a_batch_is_rejected_while_an_earlier_one_waits_for_the_coordinator() -> None:
     log = open_log(SimDisk())
     first = log.producer_state.begin_verification(7, 0, 5, starts_at_zero=False)
     second = log.producer_state.begin_verification(7, 0, 6, starts_at_zero=False)
@@ -99,7 +99,7 @@ def test_a_batch_does_not_overtake_one_that_still_waits_for_the_coordinator() ->
     assert append(log, transactional(sequence=5), transaction_verified=second).base_offset == 0
 
 
-def test_a_late_batch_that_is_refused_does_not_hold_up_the_next_transaction() -> None:
+def test_a_rejected_late_batch_does_not_block_the_next_transaction() -> None:
     log = in_transaction()
     end_transaction(log, commit=True)
     assert log.producer_state.begin_verification(7, 0, 0, starts_at_zero=False) is not None
@@ -108,7 +108,7 @@ def test_a_late_batch_that_is_refused_does_not_hold_up_the_next_transaction() ->
     assert append(log, transactional(sequence=2), transaction_verified=verification).base_offset == 4
 
 
-def test_a_new_producer_of_the_second_version_begins_at_zero() -> None:
+def test_a_new_producer_with_transaction_version_2_starts_at_sequence_0() -> None:
     log = open_log(SimDisk())
     verification = log.producer_state.begin_verification(7, 0, 4, starts_at_zero=True)
     assert verification is not None
@@ -118,7 +118,7 @@ def test_a_new_producer_of_the_second_version_begins_at_zero() -> None:
     assert verification.lowest_sequence == 0
 
 
-def test_questions_that_nobody_waits_for_any_more_are_forgotten() -> None:
+def test_abandoned_verifications_are_dropped() -> None:
     log = open_log(SimDisk())
     log.producer_state.begin_verification(7, 0, 0, starts_at_zero=False)
     log.producer_state.expire(1, 1)
@@ -130,7 +130,7 @@ def test_questions_that_nobody_waits_for_any_more_are_forgotten() -> None:
     assert not log.producer_state.verifications
 
 
-def test_a_coordinators_own_batch_needs_no_sequence() -> None:
+def test_a_batch_of_a_coordinator_needs_no_sequence() -> None:
     log = open_log(SimDisk())
     offsets = batch(2, producer_id=7, producer_epoch=1, base_sequence=-1, is_transactional=True)
     append(log, offsets, trusted=True, transaction_verified=True)
@@ -168,7 +168,7 @@ def test_a_marker_without_a_transaction_is_written_and_aborts_nothing() -> None:
         append(log, transactional(sequence=1, epoch=3), transaction_verified=True)
 
 
-def test_markers_of_replaced_producers_and_coordinators_are_refused() -> None:
+def test_markers_of_fenced_producers_and_coordinators_are_rejected() -> None:
     log = open_log(SimDisk())
     append(log, transactional(sequence=0, epoch=2), transaction_verified=True)
     with pytest.raises(InvalidProducerEpoch):
@@ -179,25 +179,25 @@ def test_markers_of_replaced_producers_and_coordinators_are_refused() -> None:
     assert log.end_offset == 2
 
 
-def test_the_second_version_ends_a_transaction_with_the_next_epoch_only() -> None:
+def test_transaction_version_2_ends_a_transaction_only_with_the_next_epoch() -> None:
     log = in_transaction()
     with pytest.raises(InvalidProducerEpoch):
         end_transaction(log, commit=True, epoch=0, version=2)
     end_transaction(log, commit=True, epoch=1, version=2)
-    # A coordinator that did not hear of it says it again.
+    # A coordinator that received no response repeats the marker.
     end_transaction(log, commit=True, epoch=1, version=2)
     with pytest.raises(InvalidProducerEpoch):
         append(log, transactional(sequence=2), transaction_verified=True)
     assert append(log, transactional(sequence=0, epoch=1), transaction_verified=True).base_offset == 5
 
 
-def test_the_last_epoch_has_none_above_it_to_end_with() -> None:
+def test_a_transaction_of_the_highest_epoch_ends_with_the_same_epoch() -> None:
     log = open_log(SimDisk())
     append(log, transactional(sequence=0, epoch=32767), transaction_verified=True)
     assert end_transaction(log, commit=True, epoch=32767, version=2).base_offset == 1
 
 
-def test_a_disk_that_refuses_a_marker_leaves_the_transaction_open() -> None:
+def test_a_failed_write_of_a_marker_leaves_the_transaction_open() -> None:
     disk = SimDisk()
     log = open_log(disk)
     append(log, transactional(sequence=0), transaction_verified=True)
@@ -212,7 +212,7 @@ def test_a_disk_that_refuses_a_marker_leaves_the_transaction_open() -> None:
 # Stability
 
 
-def test_the_first_open_transaction_holds_back_until_its_marker_is_below_the_mark() -> None:
+def test_the_oldest_open_transaction_is_unstable_until_its_marker_is_below_the_high_watermark() -> None:
     log = open_log(SimDisk())
     append(log, transactional(sequence=0), transaction_verified=True)
     append(log, transactional(sequence=0, producer_id=8), transaction_verified=True)
@@ -263,7 +263,7 @@ def test_a_restart_knows_open_and_ended_transactions(clean: bool) -> None:
 
 
 def described(log: Log) -> list[tuple[int, ...]]:
-    """What DescribeProducers tells."""
+    """Return the values that DescribeProducers reports."""
     return sorted(
         (
             each.producer_id,
@@ -277,7 +277,7 @@ def described(log: Log) -> list[tuple[int, ...]]:
     )
 
 
-def test_a_cut_log_takes_back_what_was_ended_behind_the_cut() -> None:
+def test_truncation_reopens_transactions_whose_markers_it_removes() -> None:
     log = in_transaction()
     end_transaction(log, commit=False)
     assert log.aborted_transactions(0, 9) == [(7, 1)]
@@ -288,7 +288,7 @@ def test_a_cut_log_takes_back_what_was_ended_behind_the_cut() -> None:
     assert log.aborted_transactions(0, 9) == []
 
 
-def test_a_follower_learns_transactions_from_the_bytes() -> None:
+def test_a_follower_learns_transactions_from_replicated_batches() -> None:
     leader = in_transaction()
     end_transaction(leader, commit=False, coordinator_epoch=2)
     append(leader, transactional(sequence=2), transaction_verified=True)

@@ -11,7 +11,7 @@ from tests.unit.storage.support import FOLDER, NOW_MS, append, batch, fill, idem
 OLD_MS = NOW_MS - 10_000
 
 
-def test_segments_leave_by_age_of_their_newest_record() -> None:
+def test_segments_are_deleted_by_the_age_of_their_newest_record() -> None:
     log = open_log(SimDisk(), retention_ms=5000)
     fill(log, [3] * 10, timestamp=OLD_MS)
     log.roll()
@@ -21,7 +21,7 @@ def test_segments_leave_by_age_of_their_newest_record() -> None:
     assert [header.base_offset for header in stored(log)] == list(range(30, 60, 3))
 
 
-def test_segments_leave_by_size_oldest_first() -> None:
+def test_segments_are_deleted_by_size_oldest_first() -> None:
     log = open_log(SimDisk(), retention_bytes=3000)
     fill(log, [3] * 40)
     log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS)
@@ -55,7 +55,7 @@ def test_a_deleted_segment_that_cannot_be_renamed_is_removed_at_the_next_start(
     assert not disk.exists(first)
 
 
-def test_the_active_segment_never_leaves_for_its_size() -> None:
+def test_the_active_segment_is_never_deleted_by_size() -> None:
     log = open_log(SimDisk(), retention_ms=-1, retention_bytes=0)
     fill(log, [3] * 40, timestamp=OLD_MS)
     log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS)
@@ -63,7 +63,7 @@ def test_the_active_segment_never_leaves_for_its_size() -> None:
     assert log.start_offset == log.segments.bases[0] < log.end_offset
 
 
-def test_an_active_segment_of_old_records_is_rolled_and_leaves() -> None:
+def test_an_active_segment_with_only_old_records_is_rolled_and_deleted() -> None:
     log = open_log(SimDisk(), retention_ms=1)
     fill(log, [3] * 40, timestamp=OLD_MS)
     log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS)
@@ -78,7 +78,7 @@ def test_an_active_segment_of_old_records_stays_above_the_high_watermark() -> No
     assert log.start_offset == log.segments.bases[0] < log.end_offset
 
 
-def test_a_segment_without_timestamps_leaves_with_an_old_one_behind_it() -> None:
+def test_a_segment_without_timestamps_is_deleted_with_the_next_old_one() -> None:
     log = open_log(SimDisk(), retention_ms=1)
     for timestamp in (-1, OLD_MS, -1, NOW_MS):
         append(log, batch(1, timestamp=timestamp, value=b"v" * 60))
@@ -88,7 +88,7 @@ def test_a_segment_without_timestamps_leaves_with_an_old_one_behind_it() -> None
     assert log.start_offset == third
 
 
-def test_nothing_at_or_above_the_high_watermark_leaves() -> None:
+def test_nothing_at_or_above_the_high_watermark_is_deleted() -> None:
     log = open_log(SimDisk(), retention_ms=1)
     fill(log, [3] * 40, timestamp=OLD_MS)
     mark = log.segments.bases[2] + 1
@@ -96,7 +96,7 @@ def test_nothing_at_or_above_the_high_watermark_leaves() -> None:
     assert log.start_offset == log.segments.bases[0] <= mark
 
 
-def test_without_delete_in_the_policy_only_what_is_hidden_leaves() -> None:
+def test_without_the_delete_policy_only_segments_before_the_start_are_deleted() -> None:
     log = open_log(SimDisk(), cleanup_policy=frozenset({"compact"}), retention_ms=1)
     fill(log, [3] * 40, timestamp=OLD_MS)
     bases = list(log.segments.bases)
@@ -123,7 +123,7 @@ def test_files_are_renamed_first_and_removed_after_the_delay() -> None:
     assert not any(name.endswith(".deleted") for name in disk.list(FOLDER))
 
 
-def test_the_start_is_written_down_before_files_go() -> None:
+def test_the_log_start_is_saved_before_files_are_removed() -> None:
     log = open_log(SimDisk(), retention_bytes=0)
     fill(log, [3] * 20)
     seen: list[tuple[int, bool]] = []
@@ -151,7 +151,7 @@ def test_the_start_never_moves_back_nor_beyond_the_end() -> None:
 
 @settings(max_examples=40)
 @given(st.lists(st.integers(1, 4), min_size=2, max_size=30), st.integers(0, 120), st.booleans())
-def test_a_truncated_log_is_one_that_was_never_longer(counts: list[int], offset: int, reopened: bool) -> None:
+def test_a_truncated_log_equals_one_that_was_never_longer(counts: list[int], offset: int, reopened: bool) -> None:
     disk = SimDisk()
     log = open_log(disk)
     bases = []
@@ -180,7 +180,7 @@ def test_a_truncated_log_forgets_later_timestamps() -> None:
     assert finish(log.max_timestamp())[:2] == (30, 1)
 
 
-def test_the_recovery_point_is_lowered_before_anything_is_cut() -> None:
+def test_the_recovery_point_is_lowered_before_a_truncation() -> None:
     log = open_log(SimDisk())
     fill(log, [3] * 20)
     seen: list[tuple[int, int]] = []
@@ -190,7 +190,7 @@ def test_the_recovery_point_is_lowered_before_anything_is_cut() -> None:
     assert seen == [(6, size)]
 
 
-def test_everything_can_be_dropped_to_begin_anew() -> None:
+def test_a_log_can_be_emptied_and_restarted() -> None:
     disk = SimDisk()
     log = open_log(disk)
     for sequence in range(30):
@@ -202,7 +202,7 @@ def test_everything_can_be_dropped_to_begin_anew() -> None:
     assert (again.start_offset, again.end_offset, again.epochs.entries()) == (500, 501, [(3, 500)])
 
 
-def test_rot_that_a_cut_comes_upon_is_told_and_quarantined() -> None:
+def test_damage_found_by_a_truncation_is_reported_and_quarantined() -> None:
     disk = SimDisk()
     log = open_log(disk, segment_bytes=100_000)
     for sequence in range(6):
@@ -211,7 +211,7 @@ def test_rot_that_a_cut_comes_upon_is_told_and_quarantined() -> None:
     log = open_log(disk, clean=True, recovery_point=6, segment_bytes=100_000)
     path = log.segments.active.path
     second = len(disk.read_file(path)) // 6
-    # The offset delta of the second batch: its header is no header any more. The snapshot at the end goes with the cut.
+    # Corrupt the offset delta of the second batch, so that its header is invalid. The truncation removes the snapshot.
     disk.flip(path, second + 23, 0xFF)
     with pytest.raises(StorageError, match="damaged"):
         log.truncate_to(4)

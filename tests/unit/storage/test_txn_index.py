@@ -33,7 +33,7 @@ def test_an_entry_has_kafkas_layout() -> None:
     )
 
 
-def test_what_was_saved_is_loaded() -> None:
+def test_saved_entries_are_loaded() -> None:
     disk, index = SimDisk(), filled()
     index.save_if_any(disk)
     assert list(reloaded(disk, index.summary)) == ENTRIES
@@ -46,7 +46,7 @@ def test_there_is_no_file_without_entries() -> None:
     assert len(reloaded(disk, EMPTY)) == 0
 
 
-def test_entries_that_are_not_those_that_were_written_are_damage() -> None:
+def test_entries_with_a_wrong_checksum_raise_corruption() -> None:
     disk, index = SimDisk(), filled()
     index.save_if_any(disk)
     for position in range(0, 3 * 34, 5):
@@ -61,7 +61,7 @@ def test_entries_that_are_not_those_that_were_written_are_damage() -> None:
         reloaded(disk, index.summary)
 
 
-def test_a_cut_drops_what_was_ended_behind_it_also_from_the_file() -> None:
+def test_truncation_removes_later_entries_from_memory_and_file() -> None:
     disk, index = SimDisk(), filled()
     index.save_if_any(disk)
     index.truncate(30)
@@ -86,7 +86,7 @@ def test_a_cut_drops_what_was_ended_behind_it_also_from_the_file() -> None:
         (41, 100, [], False),
     ],
 )
-def test_those_that_reach_into_a_range_are_found(
+def test_entries_that_overlap_a_range_are_found(
     start: int, end: int, expected: list[tuple[int, int]], is_complete: bool
 ) -> None:
     assert filled().overlapping(start, end) == (expected, is_complete)

@@ -1,4 +1,4 @@
-"""Reads that fail: what they cost their readers, and when they cost the log."""
+"""Failed reads: the errors for readers, and when the log is quarantined."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.storage.directory import LogDirectory
 from penstock.storage.log import Log
 from penstock.storage.unreadable import LASTING_S
 from penstock_sim.disk import SimDisk
-from tests.unit.storage.support import FOLDER, NOW_MS, PLACE, TOPIC_ID, append, batch, small_settings
+from tests.unit.storage.support import FOLDER, NOW_MS, PARTITION, TOPIC_ID, append, batch, small_settings
 
 EIO = OSError(errno.EIO, "Input/output error")
 
@@ -32,7 +32,7 @@ def made(count: int = 12, *, segment_bytes: int = 2000) -> tuple[SimDisk, Log, C
     log = Log.open(
         disk,
         FOLDER,
-        PLACE,
+        PARTITION,
         TOPIC_ID,
         small_settings(segment_bytes=segment_bytes),
         clock_wall_ms=lambda: NOW_MS,
@@ -51,11 +51,11 @@ def read(log: Log, offset: int) -> FileSlice:
 
 
 def cut(disk: SimDisk, path: str, size: int) -> None:
-    """What somebody else does to a file while the log is open."""
+    """Change a file while the log is open, like another process."""
     disk.open(path).truncate(size)
 
 
-def test_what_is_read_knows_its_log() -> None:
+def test_a_slice_has_its_log_reader_as_owner() -> None:
     _, log, _ = made()
     assert read(log, 0).owner is log.reader
 
@@ -63,7 +63,7 @@ def test_what_is_read_knows_its_log() -> None:
 @pytest.mark.parametrize("segment", [0, -1])
 @pytest.mark.parametrize("whole", [0, 1, 3])
 @pytest.mark.parametrize("torn", [0, 30, 100])
-def test_a_file_that_is_too_short_is_quarantined_from_the_first_batch_that_is_not_whole(
+def test_a_file_that_is_too_short_is_quarantined_from_the_first_incomplete_batch(
     segment: int, whole: int, torn: int
 ) -> None:
     disk, log, _ = made(20)
@@ -86,7 +86,7 @@ def test_a_file_that_is_too_short_is_quarantined_from_the_first_batch_that_is_no
     assert disk.exists(f"{FOLDER}/quarantine")
 
 
-def test_an_error_that_passes_costs_nothing_but_a_check() -> None:
+def test_a_temporary_error_only_causes_a_recheck() -> None:
     _, log, _ = made()
     log.reader.read_failed(read(log, 0), EIO)
     assert log.damage is None
@@ -102,7 +102,7 @@ def lasting_error() -> tuple[SimDisk, Log, Clock]:
     disk.failing["read"] = errno.EIO
     for now in (0.0, 0.4 * LASTING_S, 0.8 * LASTING_S):
         clock.now = now
-        with pytest.raises(StorageError, match="cannot read .* at offset 3"):
+        with pytest.raises(StorageError, match=r"cannot read .* at offset 3"):
             read(log, 3)
         assert log.damage is None
     clock.now = LASTING_S
@@ -111,7 +111,7 @@ def lasting_error() -> tuple[SimDisk, Log, Clock]:
     return disk, log, clock
 
 
-def test_an_error_that_lasts_refuses_reads_and_then_quarantines_the_log() -> None:
+def test_a_persistent_error_fails_reads_and_then_quarantines_the_log() -> None:
     disk, log, _ = lasting_error()
     assert log.damaged_from == 3
     assert log.directory.read_failures == 5
@@ -148,7 +148,7 @@ def test_a_quarantine_for_damage_does_not_end() -> None:
     assert log.damaged_from == 1
 
 
-def test_errors_that_lie_far_apart_do_not_add_up() -> None:
+def test_errors_that_are_far_apart_are_unrelated() -> None:
     disk, log, clock = made()
     log.reader.read_failed(read(log, 0), EIO)
     for now in (0.0, 100.0, 200.0):
@@ -164,7 +164,7 @@ def test_errors_that_lie_far_apart_do_not_add_up() -> None:
     assert log.damage is None
 
 
-def test_too_many_open_files_are_no_damage() -> None:
+def test_too_many_open_files_are_not_damage() -> None:
     disk, log, clock = made()
     log.directory.open_files.forget(log.segments[0].path)
     disk.failing["open"] = errno.EMFILE
@@ -175,7 +175,7 @@ def test_too_many_open_files_are_no_damage() -> None:
     assert log.damage is None
 
 
-def test_bytes_that_the_log_has_cut_itself_are_no_damage() -> None:
+def test_truncated_bytes_are_not_damage() -> None:
     _, log, _ = made(segment_bytes=1 << 20)
     piece = read(log, 0)
     log.truncate_to(1)
@@ -184,7 +184,7 @@ def test_bytes_that_the_log_has_cut_itself_are_no_damage() -> None:
     assert log.directory.read_failures == 0
 
 
-def test_an_error_is_logged_with_file_and_position_and_not_over_and_over(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_is_logged_with_file_and_position_but_not_repeatedly(caplog: pytest.LogCaptureFixture) -> None:
     _, log, clock = made()
     piece = read(log, 0)
     for now in (0.0, 1.0, 2.0):
@@ -198,7 +198,7 @@ def test_an_error_is_logged_with_file_and_position_and_not_over_and_over(caplog:
     assert len([record for record in caplog.records if record.name == "penstock.storage.unreadable"]) == 2
 
 
-def test_an_error_elsewhere_does_not_hide_one_that_lasts() -> None:
+def test_another_error_does_not_hide_a_persistent_one() -> None:
     disk, log, clock = made()
     log.reader.read_failed(read(log, 0), EIO)
     disk.failing["read"] = errno.EIO

@@ -1,4 +1,4 @@
-"""Logs whose files cannot be read or opened when a node starts: what is found out, served and given up."""
+"""Logs whose files cannot be read or opened at startup: what is detected, served and discarded."""
 
 import errno
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from penstock_sim.disk import SimDisk
 from tests.unit.storage.support import append, batch, stored
 from tests.unit.storage.test_accept_loss import ALL, accept, reopened
 from tests.unit.storage.test_accept_loss import stored as stored_records
-from tests.unit.storage.test_damage import FOLDER, PLACE, SETTINGS, clean_stop, filled, kill, power_loss, segments
+from tests.unit.storage.test_damage import FOLDER, PARTITION, SETTINGS, clean_stop, filled, kill, power_loss, segments
 from tests.unit.storage.test_store import FIRST_ID, load
 
 Lose = Callable[[SimDisk], None]
@@ -23,7 +23,7 @@ Lose = Callable[[SimDisk], None]
 def bad_sector(slot: int) -> Lose:
     def lose(disk: SimDisk) -> None:
         disk.make_unreadable(f"{FOLDER}/{segments(disk)[slot]}", 100, 120, lasting=True)
-        # What was closed cleanly is not read at a start, and neither is what lies below the recovery point.
+        # Startup reads neither a cleanly closed log nor segments below the recovery point.
         disk.lose("/data/.kafka_cleanshutdown")
         if slot >= 0:
             disk.lose("/data/recovery-point-offset-checkpoint")
@@ -50,10 +50,10 @@ def contents(disk: SimDisk) -> dict[str, bytes]:
 
 def opened_as_damaged(store: LogStore) -> Log:
     with pytest.raises(OSError, match="Input/output error") as refused:
-        store.open(PLACE, FIRST_ID, SETTINGS)
-    log = store.open_unreadable(PLACE, FIRST_ID, SETTINGS, str(refused.value))
+        store.open(PARTITION, FIRST_ID, SETTINGS)
+    log = store.open_unreadable(PARTITION, FIRST_ID, SETTINGS, str(refused.value))
     assert log is not None
-    assert store.get(PLACE) is log
+    assert store.get(PARTITION) is log
     return log
 
 
@@ -68,7 +68,7 @@ def opened_as_damaged(store: LogStore) -> Log:
     ids=["first", "middle", "active", "first does not open", "middle does not open", "active does not open",
          "none opens", "the list", "the topic id"],
 )  # fmt: skip
-def test_an_unreadable_log_is_damaged_where_it_cannot_be_read_and_nothing_of_it_changes(
+def test_an_unreadable_log_is_damaged_from_the_unreadable_part_and_not_changed(
     lose: Lose, damaged_from: int, end: Callable[[LogStore, SimDisk], None]
 ) -> None:
     disk = SimDisk()
@@ -94,7 +94,7 @@ def stored_before(log: Log, offset: int) -> list[BatchHeader]:
     return stored(log, below=offset)
 
 
-def test_a_log_that_can_be_read_again_is_whole() -> None:
+def test_a_log_that_is_readable_again_is_complete() -> None:
     disk = SimDisk()
     kill(filled(disk), disk)
     path = f"{FOLDER}/{segments(disk)[-1]}"
@@ -102,9 +102,9 @@ def test_a_log_that_can_be_read_again_is_whole() -> None:
     store = load(disk)
     assert opened_as_damaged(store).damaged_from == 30
     disk.read_well()
-    log = store.open(PLACE, FIRST_ID, SETTINGS)
+    log = store.open(PARTITION, FIRST_ID, SETTINGS)
     assert (log.damage, log.end_offset, log.quarantine.is_provisional) == (None, 36, False)
-    assert store.open(PLACE, FIRST_ID, SETTINGS) is log
+    assert store.open(PARTITION, FIRST_ID, SETTINGS) is log
     append(log, batch())
 
 
@@ -118,7 +118,7 @@ def test_files_that_are_derived_from_the_log_need_not_be_readable(name: str) -> 
     for found in disk.list(FOLDER):
         if found.endswith(name):
             disk.make_unreadable(f"{FOLDER}/{found}", 0, 1 << 20, lasting=True)
-    log = load(disk).open(PLACE, FIRST_ID, SETTINGS)
+    log = load(disk).open(PARTITION, FIRST_ID, SETTINGS)
     assert log.damage is None
     assert len(stored(log)) == 12
     assert log.lookup_time(0) is not None
@@ -127,12 +127,12 @@ def test_files_that_are_derived_from_the_log_need_not_be_readable(name: str) -> 
 def test_an_empty_log_is_opened_again_and_not_damaged() -> None:
     disk = SimDisk()
     store = load(disk)
-    store.open(PLACE, FIRST_ID, SETTINGS)
+    store.open(PARTITION, FIRST_ID, SETTINGS)
     store.close()
     for name in segments(disk):
         disk.lose(f"{FOLDER}/{name}")
     store = load(disk)
-    assert store.open_unreadable(PLACE, FIRST_ID, SETTINGS, "EIO") is None
+    assert store.open_unreadable(PARTITION, FIRST_ID, SETTINGS, "EIO") is None
 
 
 def test_the_folder_of_an_unknown_topic_serves_nothing() -> None:
@@ -154,7 +154,7 @@ def test_the_folder_of_an_unknown_topic_serves_nothing() -> None:
     ],
     ids=["middle", "active", "first does not open", "middle does not open", "none opens"],
 )
-def test_the_loss_of_what_cannot_be_read_can_be_accepted(
+def test_the_loss_of_unreadable_records_can_be_accepted(
     lose: Lose, given_up: list[tuple[int, int]], left: set[int], start: int
 ) -> None:
     disk = SimDisk()
@@ -168,7 +168,7 @@ def test_the_loss_of_what_cannot_be_read_can_be_accepted(
     assert {header.base_offset for header in stored_records(log)} == left
 
 
-def test_unreadable_sectors_are_zeros_and_all_others_as_they_are() -> None:
+def test_only_unreadable_sectors_are_zeros() -> None:
     disk = SimDisk()
     content = bytes(range(1, 256)) * 100
     file = disk.open("/file", create=True)

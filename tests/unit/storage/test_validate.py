@@ -29,7 +29,7 @@ from tests.unit.storage.support import NOW_MS, append, batch, idempotent, open_l
 
 
 def changed(sealed: bytes, position: int, layout: str, value: int, *, reseal: bool = True) -> bytes:
-    """The batch with one header field replaced."""
+    """Return the batch with one header field replaced."""
     copy = bytearray(sealed)
     pack_into(layout, copy, position, value)
     if reseal:
@@ -65,7 +65,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_batch_is_refused_by_its_name_and_leaves_no_trace(name: str) -> None:
+def test_an_invalid_batch_is_rejected_with_its_error_and_changes_nothing(name: str) -> None:
     sealed, refusal = BAD[name]
     log = open_log(SimDisk())
     with pytest.raises(refusal):
@@ -73,7 +73,7 @@ def test_a_bad_batch_is_refused_by_its_name_and_leaves_no_trace(name: str) -> No
     assert (log.end_offset, log.size, len(log.producers())) == (0, 0, 0)
 
 
-def test_a_producer_does_not_choose_whose_clock_counts() -> None:
+def test_a_producer_cannot_set_the_timestamp_type() -> None:
     log = open_log(SimDisk())
     appended = append(log, changed(batch(timestamp=NOW_MS - 5), ATTRIBUTES_AT, ">h", 8))
     assert appended.log_append_time_ms == -1
@@ -81,21 +81,21 @@ def test_a_producer_does_not_choose_whose_clock_counts() -> None:
     assert stored_bytes(log)[16:] == batch(timestamp=NOW_MS - 5)[16:]
 
 
-def test_a_producer_without_an_epoch_is_taken() -> None:
+def test_a_producer_without_an_epoch_is_accepted() -> None:
     log = open_log(SimDisk())
     append(log, idempotent(sequence=0, epoch=-1))
     assert append(log, idempotent(sequence=9, epoch=-1)).base_offset == 1
     assert append(log, idempotent(sequence=9, epoch=-1)).duplicate
 
 
-def test_more_records_than_fit_are_refused_without_opening_them() -> None:
+def test_a_record_count_that_cannot_fit_is_rejected_without_decoding() -> None:
     many = changed(changed(batch(), RECORD_COUNT_AT, ">i", 1 << 20), LAST_OFFSET_DELTA_AT, ">i", (1 << 20) - 1)
     with pytest.raises(InvalidRecord):
         append(open_log(SimDisk()), many)
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
-def test_compressed_batches_pass_unopened(codec: int) -> None:
+def test_compressed_batches_are_not_decompressed(codec: int) -> None:
     log = open_log(SimDisk())
     sealed = batch(3, value=b"v" * 100, codec=codec)
     append(log, sealed)
@@ -113,38 +113,38 @@ def test_a_large_batch_is_too_large() -> None:
         append(open_log(SimDisk(), max_message_bytes=200), batch(value=b"x" * 200))
 
 
-def test_a_compacted_topic_names_the_records_without_a_key() -> None:
+def test_a_compacted_topic_reports_the_records_without_a_key() -> None:
     records = [Record(timestamp=NOW_MS, key=key, value=b"v") for key in (b"a", None, b"b", None)]
     with pytest.raises(InvalidRecord) as refused:
         append(open_log(SimDisk(), cleanup_policy=frozenset({"compact"})), encode_batch(records))
     assert [index for index, _ in refused.value.record_errors] == [1, 3]
 
 
-def test_a_compacted_topic_takes_records_with_keys() -> None:
+def test_a_compacted_topic_accepts_records_with_keys() -> None:
     log = open_log(SimDisk(), cleanup_policy=frozenset({"compact"}))
     assert append(log, batch(2)).last_offset == 1
 
 
-def test_a_timestamp_too_far_ahead_is_named() -> None:
+def test_a_timestamp_too_far_ahead_is_reported() -> None:
     records = [Record(timestamp=NOW_MS + ahead, value=b"v") for ahead in (0, 3_600_001)]
     with pytest.raises(InvalidTimestamp) as refused:
         append(open_log(SimDisk()), encode_batch(records))
     assert [index for index, _ in refused.value.record_errors] == [1]
 
 
-def test_a_timestamp_too_old_is_named_where_the_topic_bounds_it() -> None:
+def test_a_timestamp_older_than_the_topic_allows_is_reported() -> None:
     log = open_log(SimDisk(), message_timestamp_before_max_ms=1000)
     with pytest.raises(InvalidTimestamp):
         append(log, batch(timestamp=NOW_MS - 1001))
     assert append(log, batch(timestamp=NOW_MS - 1000)).base_offset == 0
 
 
-def test_records_without_a_timestamp_are_in_no_bounds() -> None:
+def test_records_without_a_timestamp_are_not_checked() -> None:
     log = open_log(SimDisk(), message_timestamp_before_max_ms=1000)
     assert append(log, batch(timestamp=-1)).base_offset == 0
 
 
-def test_the_brokers_time_is_stamped_on_the_batch() -> None:
+def test_log_append_time_is_set_in_the_batch() -> None:
     log = open_log(SimDisk(), message_timestamp_type="LogAppendTime")
     appended = append(log, batch(2, timestamp=5), now_ms=NOW_MS + 77)
     assert appended.log_append_time_ms == NOW_MS + 77
@@ -153,14 +153,14 @@ def test_the_brokers_time_is_stamped_on_the_batch() -> None:
     assert [record.timestamp for record in decode_batch(content)] == [NOW_MS + 77] * 2
 
 
-def test_a_duplicate_under_the_brokers_time_is_answered_with_its_first_time() -> None:
+def test_a_duplicate_with_log_append_time_gets_the_time_of_the_first_append() -> None:
     log = open_log(SimDisk(), message_timestamp_type="LogAppendTime")
     append(log, idempotent(sequence=0), now_ms=NOW_MS)
     assert append(log, idempotent(sequence=0), now_ms=NOW_MS + 5).log_append_time_ms == NOW_MS
 
 
 @pytest.mark.parametrize("wanted", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
-def test_a_topics_codec_recompresses_what_came_in_another(wanted: str) -> None:
+def test_the_codec_of_a_topic_recompresses_other_batches(wanted: str) -> None:
     log = open_log(SimDisk(), compression_type=wanted)
     sent = [Record(timestamp=NOW_MS + index, key=b"k%d" % index, value=b"v" * 50) for index in range(5)]
     codec = Codec.NONE if wanted != "uncompressed" else Codec.GZIP
@@ -174,13 +174,13 @@ def test_a_topics_codec_recompresses_what_came_in_another(wanted: str) -> None:
     ]
 
 
-def test_a_batch_that_is_too_large_after_recompression_is_refused() -> None:
+def test_a_batch_that_is_too_large_after_recompression_is_rejected() -> None:
     log = open_log(SimDisk(), compression_type="uncompressed", max_message_bytes=300)
     with pytest.raises(MessageTooLarge):
         append(log, batch(value=b"x" * 900, codec=Codec.GZIP))
 
 
-def test_garbage_inside_a_good_frame_is_a_refusal() -> None:
+def test_garbage_in_a_valid_frame_is_rejected() -> None:
     log = open_log(SimDisk(), compression_type="lz4")
     sealed = bytearray(batch(3, value=b"v" * 100, codec=Codec.ZSTD))
     sealed[70:80] = b"\xff" * 10

@@ -31,7 +31,7 @@ class Folder:
         self.probe.start()
 
 
-async def test_a_folder_is_read_only_from_a_refused_write_until_there_is_room() -> None:
+async def test_a_folder_is_read_only_from_a_failed_write_until_there_is_space() -> None:
     folder = Folder()
     folder.disk.capacity = SIZE
     folder.directory.write_failed(FULL)
@@ -43,7 +43,7 @@ async def test_a_folder_is_read_only_from_a_refused_write_until_there_is_room() 
     assert folder.changes == [True, False] and folder.reserve.held == SIZE
 
 
-async def test_little_room_is_not_enough() -> None:
+async def test_a_little_free_space_is_not_enough() -> None:
     folder = Folder()
     folder.directory.write_failed(FULL)
     folder.disk.capacity = 2 * SIZE - 1
@@ -52,7 +52,7 @@ async def test_little_room_is_not_enough() -> None:
     assert folder.disk.space("/data")[1] == SIZE - 1
 
 
-async def test_a_folder_without_room_for_its_reserve_begins_read_only() -> None:
+async def test_a_folder_without_space_for_its_reserve_starts_read_only() -> None:
     folder = Folder(capacity=SIZE - 1)
     assert folder.changes == [True]
     folder.disk.capacity = None
@@ -71,7 +71,7 @@ async def test_a_disk_that_cannot_sync_is_not_trusted_again() -> None:
     assert folder.changes == [True, False]
 
 
-async def test_a_folder_that_is_read_only_again_and_again_is_probed_less_and_less() -> None:
+async def test_a_folder_that_is_repeatedly_read_only_is_probed_less_often() -> None:
     folder = Folder()
     for pause_s in (PROBE_S, 2 * PROBE_S, 4 * PROBE_S):
         folder.directory.write_failed(FULL)
@@ -94,13 +94,13 @@ async def test_an_offline_folder_stays_offline() -> None:
     assert not folder.directory.is_read_only and folder.changes == [True]
 
 
-async def test_too_many_open_files_are_no_reason_to_hand_over() -> None:
+async def test_too_many_open_files_do_not_make_the_folder_read_only() -> None:
     folder = Folder()
     folder.directory.write_failed(OSError(errno.EMFILE, "Too many open files"))
     assert folder.changes == []
 
 
-async def test_nothing_is_reserved_and_yet_some_room_must_be_there() -> None:
+async def test_some_free_space_is_required_without_a_reserve() -> None:
     folder = Folder(size=0)
     folder.directory.write_failed(FULL)
     folder.disk.capacity = 100

@@ -1,4 +1,4 @@
-"""A compacted partition on a disk in memory, with clients that write keys, transactions and tombstones."""
+"""A compacted partition on an in-memory disk, with clients that write keys, transactions and tombstones."""
 
 from typing import Any
 from uuid import UUID
@@ -18,7 +18,7 @@ from tests.support.compacting import HandClock, compact_all
 
 NOW_MS = 1_700_000_000_000
 FOLDER = "/data"
-PLACE = TopicPartition(TopicName("table"), PartitionIndex(0))
+PARTITION = TopicPartition(TopicName("table"), PartitionIndex(0))
 TOPIC_ID = TopicId(UUID(int=77))
 
 
@@ -47,11 +47,11 @@ class CompactedPartition:
         self.store = LogStore.load(
             self.disk, FOLDER, cluster_id="c", node_id=1, clock=self.clock, entropy=CountingEntropy()
         )
-        self.log: Log = self.store.open(PLACE, TOPIC_ID, compacted(**self.changes))
+        self.log: Log = self.store.open(PARTITION, TOPIC_ID, compacted(**self.changes))
 
     def open_again(self) -> None:
-        """Make the topic anew after it was deleted."""
-        self.log = self.store.open(PLACE, TopicId(UUID(int=78)), compacted(**self.changes))
+        """Delete and recreate the topic."""
+        self.log = self.store.open(PARTITION, TopicId(UUID(int=78)), compacted(**self.changes))
 
     def restart(self) -> None:
         self.store.close()
@@ -112,7 +112,7 @@ class CompactedPartition:
         return found
 
     def records(self, *, committed: bool = False, end: int | None = None) -> list[Record]:
-        """Read everything, or what lies before an offset, as a consumer does."""
+        """Read everything, or everything before an offset, as a consumer does."""
         hidden = self.log.aborted_transactions(self.log.start_offset, self.log.end_offset)
         found: list[Record] = []
         aborting: set[int] = set()
@@ -131,7 +131,7 @@ class CompactedPartition:
         return found
 
     def table(self, end: int | None = None) -> dict[str, str]:
-        """What a reader of committed records knows in the end, or before an offset."""
+        """Return the last values that a read_committed consumer sees, at the end or before an offset."""
         known: dict[str, str] = {}
         for record in self.records(committed=True, end=end):
             assert record.key is not None
@@ -142,4 +142,4 @@ class CompactedPartition:
         return known
 
     def names(self) -> list[str]:
-        return self.disk.list(f"{FOLDER}/{PLACE}")
+        return self.disk.list(f"{FOLDER}/{PARTITION}")

@@ -28,7 +28,7 @@ def header_of(batch: bytes) -> HeaderTuple:
 
 
 @given(records, codecs, st.integers(0, 2**50), st.integers(0, 1))
-def test_places_say_what_decoding_says(given_records: list[Record], codec: int, base: int, stamp: int) -> None:
+def test_record_spans_match_decoded_records(given_records: list[Record], codec: int, base: int, stamp: int) -> None:
     batch = encode_batch(given_records, base_offset=base, codec=codec, timestamp_type=stamp)
     header = header_of(batch)
     spans = open_records(header, payload_of(header, memoryview(batch)))
@@ -39,7 +39,7 @@ def test_places_say_what_decoding_says(given_records: list[Record], codec: int, 
 
 
 @given(records, codecs, st.data(), st.one_of(st.none(), st.integers(0, 2**41)), st.integers(0, 1))
-def test_what_is_kept_is_kept_as_it_was(
+def test_kept_records_are_unchanged(
     given_records: list[Record], codec: int, data: st.DataObject, horizon_ms: int | None, stamp: int
 ) -> None:
     batch = encode_batch(
@@ -61,7 +61,7 @@ def test_what_is_kept_is_kept_as_it_was(
     assert after.max_timestamp == max(decoded[index].timestamp for index in kept)
 
 
-def test_an_emptied_batch_keeps_its_place_and_if_asked_its_sequence() -> None:
+def test_an_emptied_batch_keeps_its_offsets_and_optionally_its_sequence() -> None:
     batch = encode_batch([Record(timestamp=5, key=b"k")] * 3, base_offset=7, leader_epoch=2, producer_id=8,
                          producer_epoch=1, base_sequence=5, is_transactional=True, codec=4)  # fmt: skip
     for keeps_producer in (True, False):
@@ -75,7 +75,7 @@ def test_an_emptied_batch_keeps_its_place_and_if_asked_its_sequence() -> None:
 
 
 @given(records, st.data())
-def test_garbage_is_refused_and_nothing_else_happens(given_records: list[Record], data: st.DataObject) -> None:
+def test_garbage_is_rejected_and_changes_nothing(given_records: list[Record], data: st.DataObject) -> None:
     batch = bytearray(encode_batch(given_records))
     at = data.draw(st.integers(HEADER_SIZE, len(batch) - 1))
     batch[at] ^= data.draw(st.integers(1, 255))
@@ -88,7 +88,7 @@ def test_garbage_is_refused_and_nothing_else_happens(given_records: list[Record]
     assert len(spans) == len(given_records)
 
 
-def test_a_payload_that_does_not_unpack_is_unreadable() -> None:
+def test_a_payload_that_cannot_be_decompressed_is_malformed() -> None:
     batch = bytearray(encode_batch([Record(key=b"k", value=b"v" * 100)] * 5, codec=4))
     batch[HEADER_SIZE + 8] ^= 0xFF
     with pytest.raises(MalformedRecords):

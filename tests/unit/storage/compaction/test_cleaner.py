@@ -1,4 +1,4 @@
-"""Which logs are compacted when, and what trouble does to them."""
+"""Selection of logs for compaction, and handling of errors."""
 
 import errno
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from tests.support.compacting import AtOnce, cleaner_for, stable_end
 from tests.unit.storage.compaction.compacted_partition import (
     FOLDER,
     NOW_MS,
-    PLACE,
+    PARTITION,
     TOPIC_ID,
     CompactedPartition,
     compacted,
@@ -41,14 +41,14 @@ def test_a_log_waits_until_enough_of_it_is_dirty() -> None:
     assert world.log.compaction.clean_offset > 30
 
 
-def test_the_active_segment_is_left_alone() -> None:
+def test_the_active_segment_is_not_compacted() -> None:
     world = CompactedPartition(segment_bytes=100_000)
     fill(world)
     world.compact(roll=False)
     assert len(world.records()) == 30
 
 
-def test_records_stay_for_as_long_as_the_least_lag_says() -> None:
+def test_records_are_kept_for_the_minimum_compaction_lag() -> None:
     world = CompactedPartition(min_compaction_lag_ms=5000)
     fill(world)
     world.compact()
@@ -58,7 +58,7 @@ def test_records_stay_for_as_long_as_the_least_lag_says() -> None:
     assert len(world.records()) == 5
 
 
-def test_the_greatest_lag_closes_an_idle_segment_and_overrides_the_ratio() -> None:
+def test_the_maximum_compaction_lag_rolls_an_idle_segment_and_overrides_the_ratio() -> None:
     world = CompactedPartition(max_compaction_lag_ms=5000, min_cleanable_dirty_ratio=1.0, segment_bytes=100_000)
     fill(world)
     world.compact(roll=False)
@@ -68,7 +68,7 @@ def test_the_greatest_lag_closes_an_idle_segment_and_overrides_the_ratio() -> No
     assert len(world.records()) == 5
 
 
-def test_a_compacted_topic_rolls_by_the_greatest_lag() -> None:
+def test_a_compacted_topic_rolls_by_the_maximum_compaction_lag() -> None:
     world = CompactedPartition(max_compaction_lag_ms=5000)
     assert world.log.writer.roll_ms == 5000
 
@@ -88,7 +88,7 @@ def test_both_policies_together_do_both() -> None:
     assert len(world.table()) == 5
 
 
-def test_retention_keeps_its_hands_off_a_log_that_is_being_compacted() -> None:
+def test_retention_skips_a_log_that_is_being_compacted() -> None:
     world = CompactedPartition(cleanup_policy=frozenset({"compact", "delete"}), retention_ms=1)
     fill(world)
     world.clock.now_ms += 1000
@@ -101,7 +101,7 @@ def test_retention_keeps_its_hands_off_a_log_that_is_being_compacted() -> None:
 def test_the_dirtiest_log_comes_first() -> None:
     world = CompactedPartition(min_cleanable_dirty_ratio=0.1)
     other = world.store.open(
-        TopicPartition(PLACE.topic, PartitionIndex(1)), TOPIC_ID, compacted(min_cleanable_dirty_ratio=0.1)
+        TopicPartition(PARTITION.topic, PartitionIndex(1)), TOPIC_ID, compacted(min_cleanable_dirty_ratio=0.1)
     )
     for number in range(30):
         world.put((f"k{number}", "x" * 100))
@@ -119,7 +119,7 @@ def test_the_dirtiest_log_comes_first() -> None:
     assert first.compaction.clean_offset > clean
 
 
-def test_how_far_it_came_survives_a_restart() -> None:
+def test_the_clean_offset_survives_a_restart() -> None:
     world = CompactedPartition()
     fill(world)
     world.compact()
@@ -133,7 +133,7 @@ def test_how_far_it_came_survives_a_restart() -> None:
     assert not [call for call in world.disk.trace[calls:] if call[1].endswith(".cleaned")]
 
 
-def test_a_log_cut_below_the_clean_part_is_dirty_from_there_on() -> None:
+def test_a_log_truncated_below_the_clean_offset_is_dirty_from_there() -> None:
     world = CompactedPartition()
     fill(world)
     world.compact()
@@ -146,7 +146,7 @@ def test_a_log_cut_below_the_clean_part_is_dirty_from_there_on() -> None:
 
 
 class Meddling(AtOnce):
-    """A worker whose log is changed before it tells of anything."""
+    """A worker whose log is changed before its first message."""
 
     def __init__(self, world: CompactedPartition, change: Callable[[], None]) -> None:
         super().__init__(world.disk)
@@ -158,7 +158,7 @@ class Meddling(AtOnce):
 
 
 @pytest.mark.parametrize("change", ["cut", "deleted"])
-def test_a_log_that_was_cut_or_deleted_meanwhile_is_not_touched(change: str) -> None:
+def test_a_log_that_was_truncated_or_deleted_during_a_pass_is_not_changed(change: str) -> None:
     world = CompactedPartition()
     fill(world)
     world.log.roll()
@@ -167,7 +167,7 @@ def test_a_log_that_was_cut_or_deleted_meanwhile_is_not_touched(change: str) -> 
         if change == "cut":
             world.log.truncate_fully_and_start_at(40)
         else:
-            world.store.delete(PLACE, TOPIC_ID)
+            world.store.delete(PARTITION, TOPIC_ID)
             world.open_again()
 
     cleaner = cleaner_for(world.store, world.disk, world.clock, worker=Meddling(world, meddle))
@@ -178,7 +178,7 @@ def test_a_log_that_was_cut_or_deleted_meanwhile_is_not_touched(change: str) -> 
     assert world.log.size == 0
 
 
-def test_a_log_that_was_cut_after_the_worker_read_it_is_not_swapped() -> None:
+def test_a_log_that_was_truncated_after_the_worker_read_it_is_not_swapped() -> None:
     world = CompactedPartition()
     fill(world)
     world.log.roll()
@@ -192,9 +192,9 @@ def test_a_log_that_was_cut_after_the_worker_read_it_is_not_swapped() -> None:
     assert len(world.records()) == 12
 
 
-def test_a_damaged_log_is_left_alone_and_others_go_on(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_log_is_skipped_and_others_are_compacted(caplog: pytest.LogCaptureFixture) -> None:
     world = CompactedPartition()
-    other = world.store.open(TopicPartition(PLACE.topic, PartitionIndex(1)), TOPIC_ID, compacted())
+    other = world.store.open(TopicPartition(PARTITION.topic, PartitionIndex(1)), TOPIC_ID, compacted())
     fill(world)
     world.disk.flip(f"{world.log.folder}/{0:020d}.log", 100)
     world.log, damaged = other, world.log
@@ -204,23 +204,23 @@ def test_a_damaged_log_is_left_alone_and_others_go_on(caplog: pytest.LogCaptureF
     cleaner = cleaner_for(world.store, world.disk, world.clock)
     for _ in range(4):
         cleaner.find_work()
-    assert list(cleaner.uncleanable) == [PLACE]
-    assert "checksum" in cleaner.uncleanable[PLACE]
+    assert list(cleaner.uncleanable) == [PARTITION]
+    assert "checksum" in cleaner.uncleanable[PARTITION]
     assert "table-0 is not compacted until the next start" in caplog.text
     assert other.compaction.clean_offset == 30
 
 
-def test_records_that_cannot_be_told_apart_make_a_log_uncleanable() -> None:
+def test_malformed_records_make_a_log_uncleanable() -> None:
     world = CompactedPartition(cleanup_policy=frozenset({"delete"}))
     fill(world)
-    # A topic that was not compacted when this came: the broker had no reason to open it.
+    # The topic was not compacted when this batch was appended, so the broker did not decode it.
     sealed = bytearray(encode_batch([Record(timestamp=1, key=b"k", value=b"v" * 30)] * 20))
     sealed[HEADER_SIZE + 4] = 0x7E
     patch_crc(sealed)
     world.log.append(memoryview(sealed), leader_epoch=0, now_ms=NOW_MS)
     world.log.apply_settings(compacted())
     cleaner = world.compact()
-    assert "malformed" in cleaner.uncleanable[PLACE]
+    assert "malformed" in cleaner.uncleanable[PARTITION]
     assert len(world.batches()) == 31
 
 
@@ -236,7 +236,7 @@ class Failing(AtOnce):
 @pytest.mark.parametrize(
     ("number", "given_up"), [(errno.ENOSPC, [False] * 3), (errno.EIO, [True] * 3), (WORKER_DIED, [False] * 3)]
 )
-def test_only_trouble_that_does_not_pass_makes_a_log_uncleanable(number: int, given_up: list[bool]) -> None:
+def test_only_permanent_errors_make_a_log_uncleanable(number: int, given_up: list[bool]) -> None:
     world = CompactedPartition()
     fill(world)
     world.log.roll()
@@ -247,7 +247,7 @@ def test_only_trouble_that_does_not_pass_makes_a_log_uncleanable(number: int, gi
         assert not world.log.compaction.is_running
 
 
-def test_a_log_over_which_the_worker_dies_waits_for_longer_each_time() -> None:
+def test_a_log_whose_worker_dies_waits_longer_each_time() -> None:
     world = CompactedPartition()
     fill(world)
     world.log.roll()
@@ -255,9 +255,9 @@ def test_a_log_over_which_the_worker_dies_waits_for_longer_each_time() -> None:
     cleaner = cleaner_for(world.store, world.disk, world.clock, worker=worker, log_cleaner_backoff_ms="100")
     started: list[float] = []
     for _ in range(2000):
-        dead = cleaner.worker_deaths(PLACE)
+        dead = cleaner.worker_deaths(PARTITION)
         cleaner.find_work()
-        if cleaner.worker_deaths(PLACE) > dead:
+        if cleaner.worker_deaths(PARTITION) > dead:
             started.append(world.clock.monotonic())
         world.clock.now_ms += 10
     pauses = [round(after - before, 1) for before, after in pairwise(started)]

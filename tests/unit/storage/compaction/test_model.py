@@ -1,4 +1,4 @@
-"""Two replicas of one log, which compact when they like, against a dictionary."""
+"""Two replicas of one log that compact independently, compared with a dictionary."""
 
 from collections.abc import Sequence
 from random import Random
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock_sim.disk import SimDisk
 from tests.support.compacting import stable_end
-from tests.unit.storage.compaction.compacted_partition import PLACE, CompactedPartition
+from tests.unit.storage.compaction.compacted_partition import PARTITION, CompactedPartition
 
 Pairs = list[tuple[str, str | None]]
 Step = tuple[str, int, Pairs]
@@ -24,7 +24,7 @@ steps = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 1), pairs), mi
 
 
 class Model:
-    """What was written: each record with its offset and transaction, and how each transaction ended."""
+    """The written records with offset and transaction, and the outcome of each transaction."""
 
     def __init__(self) -> None:
         self.written: list[tuple[int, str, str | None, int | None]] = []
@@ -41,7 +41,7 @@ class Model:
 
 
 class Cluster:
-    """A leader and a follower. Whoever compacts does not ask the other."""
+    """A leader and a follower that compact independently."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -49,7 +49,7 @@ class Cluster:
         self.model = Model()
         self.sequences: dict[int, int] = {}
         self.generation = self.transactions = 0
-        # By producer, the transaction that it has open.
+        # The open transaction of each producer.
         self.open: dict[int, int] = {}
 
     @property
@@ -67,7 +67,7 @@ class Cluster:
 
     def check(self) -> None:
         mark = self.high_watermark()
-        stable = min(stable_end(self.leader.store, PLACE), mark)
+        stable = min(stable_end(self.leader.store, PARTITION), mark)
         expected = self.model.table(stable)
         for replica in self.replicas:
             assert replica.log.damage is None
@@ -113,7 +113,7 @@ class Cluster:
         known = self.leader.log.producer_state.producers.get(producer_id)
         expected = self.sequences.get(producer_id, 0)
         if known is not None and known.epoch >= 0 and known.batches:
-            # The log never forgets, nor makes up, the sequence of a producer that it knows.
+            # The sequence of a known producer is neither lost nor invented.
             assert known.next_sequence == expected
         self.sequences[producer_id] = expected + count
         return expected
@@ -155,7 +155,7 @@ class Cluster:
         self.replicas[which].restart()
 
     def _rebuild(self, which: int, written: Pairs) -> None:
-        """The follower's disk is replaced: it takes what the leader has left."""
+        """Replace the follower's disk: it copies what remains on the leader."""
         self.replicas[1] = CompactedPartition(SimDisk(self.random.random().hex()), segment_bytes=600)
         self.replicas[1].clock.now_ms = self.leader.clock.now_ms
 
@@ -168,7 +168,7 @@ class Cluster:
         self.leader.epoch += 1
 
     def _forget_producers(self, which: int, written: Pairs) -> None:
-        """Clients that stay away for too long come back under another id."""
+        """Expire idle clients, which return with another id."""
         if not self.open:
             for replica in self.replicas:
                 replica.log.producer_state.expire(replica.clock.now_ms + 10, 1)
@@ -177,7 +177,7 @@ class Cluster:
 
 @settings(max_examples=120)
 @given(steps, st.integers(0, 2**16))
-def test_replicas_that_compact_by_themselves_agree_with_a_dictionary(given_steps: Sequence[Step], seed: int) -> None:
+def test_replicas_that_compact_independently_agree_with_a_dictionary(given_steps: Sequence[Step], seed: int) -> None:
     cluster = Cluster(seed)
     for step in given_steps:
         cluster.run(step)

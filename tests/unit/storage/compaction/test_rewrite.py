@@ -25,7 +25,7 @@ def test_each_key_keeps_its_last_value_at_its_offset() -> None:
     assert world.log.end_offset == 30
 
 
-def test_every_offset_can_still_be_asked_for() -> None:
+def test_every_offset_can_be_fetched_after_compaction() -> None:
     world = CompactedPartition()
     fill(world)
     world.compact()
@@ -37,7 +37,7 @@ def test_every_offset_can_still_be_asked_for() -> None:
         assert not records or records[-1].offset >= offset or offset not in last
 
 
-def test_segments_become_fewer_and_follow_each_other_without_gaps() -> None:
+def test_compaction_merges_segments_without_gaps() -> None:
     world = CompactedPartition()
     fill(world, 60)
     count = len(world.log.segments)
@@ -50,7 +50,7 @@ def test_segments_become_fewer_and_follow_each_other_without_gaps() -> None:
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
-def test_what_is_left_of_a_compressed_batch_has_its_codec(codec: int) -> None:
+def test_a_compacted_batch_keeps_its_codec(codec: int) -> None:
     world = CompactedPartition()
     for number in range(12):
         world.put(*((f"k{number}-{index}" if index else "same", f"{number}" * 40) for index in range(4)), codec=codec)
@@ -62,7 +62,7 @@ def test_what_is_left_of_a_compressed_batch_has_its_codec(codec: int) -> None:
     assert [header.record_count for header in kept] == [3] * 11 + [4]
 
 
-def test_a_batch_that_is_kept_whole_is_copied_byte_for_byte() -> None:
+def test_a_complete_batch_is_copied_byte_for_byte() -> None:
     world = CompactedPartition()
     for number in range(20):
         world.put((f"k{number}", "v" * 60))
@@ -74,7 +74,7 @@ def test_a_batch_that_is_kept_whole_is_copied_byte_for_byte() -> None:
     assert len(after) == 20
 
 
-def test_a_tombstone_goes_after_its_horizon_and_not_before() -> None:
+def test_a_tombstone_is_removed_after_its_delete_horizon() -> None:
     world = CompactedPartition()
     fill(world)
     world.put(("k0", None), ("k1", "stays"))
@@ -96,7 +96,7 @@ def test_a_tombstone_goes_after_its_horizon_and_not_before() -> None:
     assert "k0" not in world.table()
 
 
-def test_nothing_at_or_behind_the_last_stable_offset_is_touched() -> None:
+def test_nothing_at_or_after_the_last_stable_offset_is_compacted() -> None:
     world = CompactedPartition()
     fill(world, 20)
     world.put_in_transaction(9, 0, ("k0", "undecided"))
@@ -107,7 +107,7 @@ def test_nothing_at_or_behind_the_last_stable_offset_is_touched() -> None:
     assert len([record for record in world.records() if record.offset > 20]) == 20
 
 
-def test_aborted_data_goes_and_its_marker_follows_when_its_time_has_come() -> None:
+def test_aborted_records_are_removed_and_their_marker_after_its_delete_horizon() -> None:
     world = CompactedPartition()
     fill(world, 10)
     table = world.table()
@@ -120,7 +120,7 @@ def test_aborted_data_goes_and_its_marker_follows_when_its_time_has_come() -> No
     assert b"aborted" not in {record.value for record in world.records()}
     assert marker in [header.base_offset for header, _ in world.batches() if header.is_control]
     for _ in range(3):
-        # The producer has written since: nobody needs its earlier batches or markers.
+        # The producer has written since, so its earlier batches and markers are not needed.
         world.clock.now_ms += 10_001
         world.log.producer_state.expire(world.clock.now_ms, 1)
         fill(world, 10, keys=2)
@@ -156,7 +156,7 @@ def test_the_last_sequence_of_a_known_producer_is_kept_in_an_empty_batch() -> No
     assert world.table()["k0"] == "next"
 
 
-def test_epochs_can_be_read_off_a_compacted_log() -> None:
+def test_epochs_can_be_recovered_from_a_compacted_log() -> None:
     world = CompactedPartition()
     for epoch in range(4):
         world.epoch = epoch
@@ -170,7 +170,7 @@ def test_epochs_can_be_read_off_a_compacted_log() -> None:
     assert world.log.epochs.entries() == epochs
 
 
-def test_a_map_that_is_full_ends_the_pass_early_and_the_next_goes_on() -> None:
+def test_a_full_map_ends_the_pass_early_and_the_next_pass_continues() -> None:
     world = CompactedPartition()
     for number in range(60):
         world.put((f"k{number % 20}", f"{number}" * 30))
@@ -185,7 +185,7 @@ def test_a_map_that_is_full_ends_the_pass_early_and_the_next_goes_on() -> None:
     assert len(world.records()) < 60
 
 
-def test_a_clean_segment_that_loses_nothing_is_left_alone() -> None:
+def test_a_clean_segment_without_removed_records_is_not_rewritten() -> None:
     world = CompactedPartition()
     for number in range(10):
         world.put((f"k{number}", "v" * 200))
@@ -197,7 +197,7 @@ def test_a_clean_segment_that_loses_nothing_is_left_alone() -> None:
     assert world.log.segments[0] is first
 
 
-def test_a_segment_whose_last_batch_went_still_says_where_it_ends() -> None:
+def test_a_segment_keeps_its_end_offset_when_its_last_batch_is_removed() -> None:
     world = CompactedPartition()
     for number in range(40):
         world.put((f"k{number}", "v" * 150))
@@ -207,7 +207,7 @@ def test_a_segment_whose_last_batch_went_still_says_where_it_ends() -> None:
     assert len(world.log.segments) > 3
     assert [segment.end_offset() for segment in world.log.segments[:-1]] == world.log.segments.bases[1:]
     assert [header for header, _ in world.batches() if not header.record_count]
-    # Without any checkpoint a gap could not be told from a loss.
+    # Without any checkpoint, a gap would be indistinguishable from a loss.
     world.disk.remove("/data/recovery-point-offset-checkpoint")
     world.disk.crash(kept=1.0)
     world.open()

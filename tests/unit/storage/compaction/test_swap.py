@@ -1,4 +1,4 @@
-"""What may happen to a log between the steps of a swap, while the folder is being synced."""
+"""Operations on a log between the steps of a swap, while the folder is being synced."""
 
 import errno
 from collections.abc import Callable
@@ -10,16 +10,16 @@ from penstock.model.errors import StorageError
 from penstock.storage.compaction.cleaner import Cleaner
 from penstock_sim.disk import SimDisk
 from tests.support.compacting import cleaner_for
-from tests.unit.storage.compaction.compacted_partition import PLACE, TOPIC_ID, CompactedPartition
+from tests.unit.storage.compaction.compacted_partition import PARTITION, TOPIC_ID, CompactedPartition
 
 KEYS = 5
 RECORDS = 60
 GAPS = (1, 2)
-"""A swap waits for the commit to be durable, then for the old names to be gone."""
+"""A swap waits until the commit is durable, then until the old names are removed."""
 
 
 class Swapping(CompactedPartition):
-    """A log whose first group is being swapped: so many of the two syncs are still to end."""
+    """A log whose first group is being swapped, with this many of the two syncs outstanding."""
 
     def __init__(self, gap: int) -> None:
         super().__init__(SimDisk(syncs_at_once=True))
@@ -63,7 +63,7 @@ def world(request: pytest.FixtureRequest) -> Swapping:
     return Swapping(request.param)
 
 
-def test_the_loop_waits_for_no_sync(world: Swapping) -> None:
+def test_the_event_loop_does_not_wait_for_syncs(world: Swapping) -> None:
     before = len(world.disk.trace)
     world.finish()
     assert not world.cleaner.is_busy
@@ -72,7 +72,7 @@ def test_the_loop_waits_for_no_sync(world: Swapping) -> None:
     assert [call for call in world.disk.trace[before:] if call[0] == "sync_folder"] == []
 
 
-def test_readers_find_everything_meanwhile(world: Swapping) -> None:
+def test_reads_during_a_swap_find_all_records(world: Swapping) -> None:
     for start in (None, "cold"):
         if start:
             world.log.directory.open_files = type(world.log.directory.open_files)(world.disk)
@@ -80,7 +80,7 @@ def test_readers_find_everything_meanwhile(world: Swapping) -> None:
     assert world.log.aborted_transactions(0, world.log.end_offset)
 
 
-def test_appends_and_rolls_meanwhile_stay(world: Swapping) -> None:
+def test_appends_and_rolls_during_a_swap_are_kept(world: Swapping) -> None:
     world.put(("new", "1"))
     world.log.roll()
     world.put(("new", "2"))
@@ -94,7 +94,7 @@ def test_appends_and_rolls_meanwhile_stay(world: Swapping) -> None:
 
 @pytest.mark.parametrize("gap", GAPS)
 @pytest.mark.parametrize("rolled", [False, True])
-def test_a_crash_meanwhile_costs_nothing(gap: int, rolled: bool) -> None:
+def test_a_crash_during_a_swap_loses_nothing(gap: int, rolled: bool) -> None:
     for luck in range(30):
         world = Swapping(gap)
         if rolled:
@@ -109,7 +109,7 @@ def test_a_crash_meanwhile_costs_nothing(gap: int, rolled: bool) -> None:
 
 @pytest.mark.parametrize("gap", GAPS)
 @pytest.mark.parametrize("offset", [0, 2, 30, 70])
-def test_a_cut_meanwhile_stays_cut_after_a_crash(gap: int, offset: int) -> None:
+def test_a_truncation_during_a_swap_survives_a_crash(gap: int, offset: int) -> None:
     for luck in range(10):
         world = Swapping(gap)
         world.log.truncate_to(offset)
@@ -122,7 +122,7 @@ def test_a_cut_meanwhile_stays_cut_after_a_crash(gap: int, offset: int) -> None:
         assert world.bytes_left() == expected
 
 
-def test_a_cut_that_cannot_finish_the_swap_is_refused(world: Swapping) -> None:
+def test_a_truncation_fails_if_the_swap_cannot_be_finished(world: Swapping) -> None:
     world.disk.failing["sync_folder"] = errno.EIO
     with pytest.raises(StorageError):
         world.log.truncate_to(30)
@@ -130,8 +130,8 @@ def test_a_cut_that_cannot_finish_the_swap_is_refused(world: Swapping) -> None:
     assert not world.cleaner.is_busy
 
 
-def test_a_log_that_is_deleted_meanwhile_leaves_the_folder_working(world: Swapping) -> None:
-    world.store.delete(PLACE, TOPIC_ID)
+def test_a_deletion_during_a_swap_does_not_fail_the_folder(world: Swapping) -> None:
+    world.store.delete(PARTITION, TOPIC_ID)
     world.open_again()
     world.put(("a", "1"))
     names = world.names()
@@ -144,7 +144,7 @@ def test_a_log_that_is_deleted_meanwhile_leaves_the_folder_working(world: Swappi
 
 
 @pytest.mark.parametrize("stop", [lambda world: world.store.close(), lambda world: world.store.close(clean=False)])
-def test_a_node_that_stops_meanwhile_leaves_the_rest_to_the_next_start(
+def test_a_swap_is_finished_by_the_next_start_if_the_node_stops(
     world: Swapping, stop: Callable[[CompactedPartition], None]
 ) -> None:
     world.cleaner.stop()
@@ -168,11 +168,11 @@ def test_a_failed_sync_takes_the_folder_offline_and_leaves_the_log_readable(worl
     assert world.log.read(0, max_bytes=100, end=world.log.end_offset) is not None
 
 
-def test_a_refused_name_takes_the_swap_back() -> None:
+def test_a_failed_rename_undoes_the_swap() -> None:
     world = Swapping(2)
     world.disk.syncs_at_once = True
     number = world.disk.calls
-    # The indexes may be refused their names; the log may not.
+    # Renaming an index may fail; renaming the log file may not.
     renames = 0
 
     def refuse(kind: str, path: str, call: Callable[[str, str], None] = world.disk.call) -> None:

@@ -1,4 +1,4 @@
-"""Both kinds of worker: what they are told, what they tell, and how they end."""
+"""Both kinds of compaction worker: their input, their messages, and how they end."""
 
 from collections.abc import Callable
 
@@ -52,7 +52,7 @@ class FakeChildren:
         return
 
 
-def test_one_child_serves_one_pass_after_the_other() -> None:
+def test_one_child_runs_several_passes() -> None:
     children = FakeChildren()
     worker = ChildWorker(children)
     told: list[WorkerMessage] = []
@@ -71,7 +71,7 @@ def test_one_child_serves_one_pass_after_the_other() -> None:
     assert len(children.all) == 1
 
 
-def test_a_group_that_is_not_wanted_ends_the_pass() -> None:
+def test_a_rejected_group_ends_the_pass() -> None:
     children = FakeChildren()
     worker = ChildWorker(children)
     worker.start(TASK, lambda message: worker.cancel())
@@ -81,7 +81,7 @@ def test_a_group_that_is_not_wanted_ends_the_pass() -> None:
     assert children.all[0].heard[-1] == TASK.encode()
 
 
-def test_a_child_that_dies_fails_its_pass_and_gets_a_successor() -> None:
+def test_a_child_that_dies_fails_its_pass_and_is_replaced() -> None:
     children = FakeChildren()
     worker = ChildWorker(children)
     told: list[WorkerMessage] = []
@@ -94,7 +94,7 @@ def test_a_child_that_dies_fails_its_pass_and_gets_a_successor() -> None:
     assert children.all[1].is_killed
 
 
-def test_a_child_that_dies_while_its_group_is_put_in_place_fails_its_pass_after_that() -> None:
+def test_a_child_that_dies_during_a_swap_fails_its_pass_after_the_swap() -> None:
     children = FakeChildren()
     worker = ChildWorker(children)
     told: list[WorkerMessage] = []
@@ -107,7 +107,7 @@ def test_a_child_that_dies_while_its_group_is_put_in_place_fails_its_pass_after_
 
 
 class SteppingClock(HandClock):
-    """Does what was asked for when it is told to."""
+    """A child whose messages a test delivers."""
 
     def __init__(self) -> None:
         super().__init__(NOW_MS)
@@ -129,7 +129,7 @@ def fill(world: CompactedPartition) -> None:
     world.log.roll()
 
 
-def test_the_loop_compacts_in_slices_where_there_are_no_children() -> None:
+def test_the_event_loop_compacts_in_slices_without_child_processes() -> None:
     world = CompactedPartition()
     fill(world)
     clock = SteppingClock()
