@@ -191,6 +191,6 @@ def test_a_sync_that_fails_while_a_log_is_recovered_takes_the_folder_offline() -
     store = load(disk)
     disk.failing["sync"] = errno.EIO
     with pytest.raises(OSError, match="Input/output error"):
-        store.open(PLACE, FIRST_ID, SETTINGS)
+        store.open(PARTITION, FIRST_ID, SETTINGS)
     del disk.failing["sync"]
     assert store.directory.failure is not None, "the next sync would succeed without writing what was dropped"
