@@ -54,6 +54,7 @@ from penstock.wire.batch import (
     LOG_OVERHEAD,
     MAGIC,
     TRANSACTIONAL,
+    BatchHeader,
     set_log_append_time,
     unpack_header,
 )
@@ -211,6 +212,11 @@ class Log:
         """Prepare a batch for which `append` raised Unprepared."""
         return validate.prepare(records, self.settings, now_ms)
 
+    # `trusted` is for batches that this node creates (the metadata log, coordinators): only checksum, size and producer
+    # epoch are checked, and control batches are accepted. A transactional batch needs `transaction_verified` unless its
+    # transaction is already open in this partition: the guard that `begin_verification` returned before the request to
+    # the coordinator, or True if nothing could happen in between. Unprepared is raised for a batch that is valid as far
+    # as can be checked without reading its records: call `prepare`, and append again with its result as `prepared`.
     def append(
         self,
         records: memoryview,
@@ -221,15 +227,7 @@ class Log:
         transaction_verified: VerificationGuard | bool = False,
         prepared: validate.Prepared | None = None,
     ) -> Appended:
-        """Append one batch of a client and assign its offsets in place.
-
-        `trusted` is for batches that this node creates (the metadata log, coordinators): only checksum, size and
-        producer epoch are checked, and control batches are accepted. A transactional batch needs
-        `transaction_verified` unless its transaction is already open in this partition: the guard that
-        `begin_verification` returned before the request to the coordinator, or True if nothing could happen in
-        between. Raises Unprepared for a batch that is valid as far as can be checked without reading its records:
-        call `prepare`, and append again with its result as `prepared`.
-        """
+        """Append one batch of a client and assign its offsets in place. The arguments are explained above."""
         if self.quarantine.damage is not None or self.directory.refusal is not None:
             self.quarantine.check_append()
         size = len(records)
@@ -240,38 +238,26 @@ class Log:
             )
         except StructError:
             raise CorruptMessage(f"a batch of {size} bytes is smaller than a batch header") from None
-        # One expression accepts ordinary batches; the functions below name the error of the others.
+        codec = attributes & CODEC_MASK
+        # Ordinary batches pass these comparisons; `_check_unusual` accepts or names the error of the others.
         if (
-            length + LOG_OVERHEAD != size
-            or magic != MAGIC
-            or count != delta + 1
-            or count <= 0
-            or attributes & ~_ORDINARY_MASK
-            or base
-            or size > rules.max_message_bytes
+            (length + LOG_OVERHEAD != size or magic != MAGIC or count != delta + 1 or count <= 0 or base)
+            or (attributes & ~_ORDINARY_MASK or size > rules.max_message_bytes)
             or (sequence < 0 if producer_id >= 0 else attributes & TRANSACTIONAL)
             or crc32c(records[ATTRIBUTES_AT:]) != crc
             or (
-                not check_codec_frame(attributes & CODEC_MASK, records[HEADER_SIZE:])
-                if attributes & CODEC_MASK
-                else size - HEADER_SIZE < count * _RECORD_SIZE_LEAST
+                not check_codec_frame(codec, records[HEADER_SIZE:])
+                if codec
+                else size < HEADER_SIZE + count * _RECORD_SIZE_LEAST
             )
         ):
-            if trusted:
-                replicated.check_own_batch(records)
-            else:
-                validate.explain(records, max_message_bytes=rules.max_message_bytes)
-        if count <= small_batches.FOLLOWED_COUNT_MAX and not attributes & CODEC_MASK and not trusted:
+            self._check_unusual(records, trusted=trusted)
+        if count <= small_batches.FOLLOWED_COUNT_MAX and not codec and not trusted:
             small_batches.check(records, count)
         if (rules.changes_batches or timestamp - now_ms > rules.timestamp_after_max_ms) and not trusted:
-            if rules.opens_batches or not rules.broker_time:
-                if prepared is None or prepared.settings is not rules.settings:
-                    raise validate.Unprepared
-                records = prepared.records
-                length = len(records) - LOG_OVERHEAD
-            if rules.broker_time:
-                set_log_append_time(records, now_ms)
-                timestamp = now_ms
+            records, timestamp = self._apply_rules(records, timestamp, now_ms, prepared)
+            length = len(records) - LOG_OVERHEAD
+        producer = None
         if producer_id >= 0:
             producer = self._producers.get(producer_id)
             if (
@@ -280,21 +266,10 @@ class Log:
                 or producer.next_sequence != sequence
                 or producer.in_transaction != attributes & TRANSACTIONAL
             ):
-                earlier = self.producer_state.check(
-                    producer_id,
-                    epoch,
-                    sequence,
-                    (sequence + delta) & SEQUENCE_MASK,
-                    transactional=bool(attributes & TRANSACTIONAL),
-                    verified=transaction_verified,
-                    in_order=not trusted,
-                )
-                if earlier is not None:
-                    time_ms = earlier.timestamp if rules.broker_time else -1
-                    return Appended(earlier.base_offset, earlier.last_offset, time_ms, self.offsets.start, True)
+                duplicate = self._check_producer(records, trusted=trusted, verified=transaction_verified)
+                if duplicate is not None:
+                    return duplicate
                 producer = None
-        else:
-            producer = None
 
         offset = self.offsets.end
         last_offset = offset + delta
@@ -312,6 +287,45 @@ class Log:
             self.reader.note_last(offset, last_offset + 1, records)
         self.flusher.appended(last_offset + 1)
         return Appended(offset, last_offset, timestamp if rules.broker_time else -1, self.offsets.start, False)
+
+    def _check_unusual(self, records: memoryview, *, trusted: bool) -> None:
+        if trusted:
+            replicated.check_own_batch(records)
+        else:
+            validate.explain(records, max_message_bytes=self.rules.max_message_bytes)
+
+    def _apply_rules(
+        self, records: memoryview, timestamp: int, now_ms: int, prepared: validate.Prepared | None
+    ) -> tuple[memoryview, int]:
+        """Return the batch to store under the topic's settings, and its timestamp."""
+        rules = self.rules
+        if rules.opens_batches or not rules.broker_time:
+            if prepared is None or prepared.settings is not rules.settings:
+                raise validate.Unprepared
+            records = prepared.records
+        if rules.broker_time:
+            set_log_append_time(records, now_ms)
+            timestamp = now_ms
+        return records, timestamp
+
+    def _check_producer(
+        self, records: memoryview, *, trusted: bool, verified: VerificationGuard | bool
+    ) -> Appended | None:
+        """Check a batch that does not simply follow its producer's last one; return the result for a duplicate."""
+        header = BatchHeader.at(records)
+        earlier = self.producer_state.check(
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            (header.base_sequence + header.last_offset_delta) & SEQUENCE_MASK,
+            transactional=bool(header.attributes & TRANSACTIONAL),
+            verified=verified,
+            in_order=not trusted,
+        )
+        if earlier is None:
+            return None
+        time_ms = earlier.timestamp if self.rules.broker_time else -1
+        return Appended(earlier.base_offset, earlier.last_offset, time_ms, self.offsets.start, True)
 
     def append_replicated(
         self, records: memoryview, *, now_ms: int, gaps_below: int | None = None, gaps_before_epoch: int = 0
