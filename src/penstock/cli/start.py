@@ -84,19 +84,24 @@ def start(
     if log_format is not None:
         overrides["log.format"] = log_format.value
 
-    import asyncio
-
     from penstock.config.settings import BrokerSettings
-    from penstock.model.errors import PortInUse
-    from penstock.ports.real.loop import NodeLoop
 
     loaded = BrokerSettings.load(file=file, overrides=overrides)
     _configure_logging(log_level, LogFormat(loaded.text("log.format")))
     if stop_at_eof:
         stop_at_end_of_input()
+    _run(loaded)
+
+
+def _run(settings: "BrokerSettings") -> None:
+    import asyncio
+
+    from penstock.model.errors import PortInUse
+    from penstock.ports.real.loop import NodeLoop
+
     with asyncio.Runner(loop_factory=NodeLoop) as runner:
         try:
-            runner.run(_serve(loaded))
+            runner.run(_serve(settings))
         except PortInUse as error:
             from penstock.actions.port_owner import describe_owner
 

@@ -16,16 +16,16 @@ from uuid import UUID
 from penstock.client.peers import Peers
 from penstock.client.waiting import at_most, retrieve_exception
 from penstock.config.settings import BrokerSettings
-from penstock.metadata import control, quorum_state
 from penstock.metadata.applier import Applier, Pending
 from penstock.metadata.delta import apply
 from penstock.metadata.identity import NodeIdentity
 from penstock.metadata.image import EMPTY, Image
+from penstock.metadata.log_writer import MetadataLogWriter
 from penstock.metadata.messenger import Messenger
 from penstock.metadata.opening import METADATA_PARTITION, METADATA_TOPIC_ID, Opened, open_metadata
 from penstock.metadata.publisher import Subscriber
 from penstock.metadata.records import MetadataRecord, encode
-from penstock.metadata.snapshot import Snapshot, first_records, name_of
+from penstock.metadata.snapshot import Snapshot, first_records
 from penstock.metadata.snapshot_fetch import SnapshotFetch, SnapshotUnavailable
 from penstock.metadata.voters import VoterEndpoint, VoterSet, ids_of
 from penstock.model.errors import Corruption, NotController, Refusal, StartupError, StorageError
@@ -38,7 +38,6 @@ from penstock.raft.events import (
     Appended,
     ChangeVoters,
     Effects,
-    ElectionState,
     Event,
     LogStartMoved,
     Resign,
@@ -48,9 +47,9 @@ from penstock.raft.events import (
     Synced,
     TimePassed,
 )
-from penstock.raft.messages import Batch, EpochEnd, LeaderChange
+from penstock.raft.messages import EpochEnd
 from penstock.storage.directory import LogDirectory
-from penstock.wire.records import Record, decode_batch, encode_batch
+from penstock.wire.records import Record
 
 __all__ = ["METADATA_PARTITION", "METADATA_TOPIC_ID", "Quorum"]
 
@@ -80,10 +79,8 @@ class Quorum:
         """Connections to the voters, by id."""
         self.identity = identity
         self._clock = clock
-        self._disk = opened.log.directory.disk
-        # A full disk must not stop a voter, so the metadata has reserved space.
-        self._with_reserve = opened.log.directory.with_reserve
         self._core = opened.core
+        self._writer = MetadataLogWriter(opened, clock)
         self._settings = settings
         self._initial_features = initial_features
         self._applier = Applier(
@@ -256,7 +253,7 @@ class Quorum:
         last_offset = Offset(base_offset + len(records) - 1)
         delta, image = apply(self._head, records, offset=last_offset, epoch=epoch)
         batch = [Record(timestamp=timestamp, value=encode(record)) for record in records]
-        size = self._append(batch, is_control=False, timestamp=timestamp)
+        size = self._writer.append(batch, is_control=False, timestamp=timestamp)
         self._refuse_if_failed()
         self._head = image
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -304,12 +301,11 @@ class Quorum:
     def _carry_out(self, effects: Effects) -> None:
         """Carry out the effects in the order that `raft/events.py` requires."""
         if effects.persist is not None:
-            self._persist(effects.persist)
+            self._writer.persist(effects.persist)
         if effects.truncate_to is not None:
-            self.log.truncate_to(effects.truncate_to)
-            self.voter_registry.truncate_to(effects.truncate_to)
+            self._writer.truncate_to(effects.truncate_to)
         if effects.append:
-            self._append_batches(effects.append)
+            self._writer.append_batches(effects.append)
         for send in effects.send:
             self.messenger.send(send)
         if effects.high_watermark is not None:
@@ -318,39 +314,6 @@ class Quorum:
         self._set_timer(effects.deadline)
         if self._core.loading_snapshot is not None and self._loading is None:
             self._loading = asyncio.get_running_loop().create_task(self._load_snapshot(self._core.loading_snapshot))
-
-    def _persist(self, election: ElectionState) -> None:
-        directories = self.voter_registry.directories
-        self._with_reserve(lambda: quorum_state.write(self._disk, self.log.folder, election, directories=directories))
-
-    def _append_batches(self, batches: tuple[Batch, ...]) -> None:
-        own = [batch for batch in batches if not isinstance(batch.payload, bytes)]
-        for batch in own:
-            timestamp = self._clock.wall_ms()
-            if isinstance(batch.payload, LeaderChange):
-                records = [control.leader_change(batch.payload, timestamp=timestamp)]
-            else:
-                records = [control.voters(batch.payload, timestamp=timestamp)]
-                if batch.last_offset > batch.base_offset:
-                    records.insert(0, control.kraft_version(1, timestamp=timestamp))
-                self.voter_registry.append(batch.last_offset, batch.payload)
-            self._append(records, is_control=True, timestamp=timestamp)
-        if not own:
-            joined = memoryview(bytearray().join(batch.payload for batch in batches))
-            self._with_reserve(lambda: self.log.append_replicated(joined, now_ms=self._clock.wall_ms()))
-            for batch in batches:
-                if batch.voters is not None:
-                    voters = control.voters_in(decode_batch(batch.payload))
-                    assert voters is not None, "the batch must contain voters"
-                    self.voter_registry.append(batch.last_offset, voters)
-
-    def _append(self, records: list[Record], *, is_control: bool, timestamp: int) -> int:
-        epoch = self._core.epoch
-        batch = bytearray(encode_batch(records, leader_epoch=epoch, is_control=is_control))
-        self._with_reserve(
-            lambda: self.log.append(memoryview(batch), leader_epoch=epoch, now_ms=timestamp, trusted=True)
-        )
-        return len(batch)
 
     def _became_durable(self) -> None:
         # A sync may complete before the core knows the records; it is reported when it does.
@@ -444,12 +407,10 @@ class Quorum:
 
     def _replace_log(self, end: EpochEnd, snapshot: Snapshot, content: bytes) -> None:
         try:
-            self._with_reserve(lambda: self._disk.replace_file(f"{self.log.folder}/{name_of(end)}", content))
-            self.log.truncate_fully_and_start_at(end.end_offset)
+            self._writer.replace(end, snapshot.voters, content)
         except (OSError, Refusal) as problem:
             self.fail(problem)
             return
-        self.voter_registry.replaced(snapshot.voters)
         self._applier.replace(snapshot)
         self._note_ready()
         self.step(SnapshotLoaded(end, None if snapshot.voters is None else ids_of(snapshot.voters)))

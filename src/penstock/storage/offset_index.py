@@ -48,6 +48,21 @@ class OffsetIndex(IndexFile):
             raise Corruption(f"{self.path}: an entry points outside the log")
         self.offsets, self.positions = offsets, positions
 
+    def last_saved(self, disk: Disk) -> tuple[int, int] | None:
+        """Read the last entry of the file without loading the rest; return its offset and position, or None."""
+        try:
+            file = disk.open(self.path, writable=False)
+            try:
+                entry = file.read(ENTRY.size, file.size() - ENTRY.size) if file.size() >= ENTRY.size else b""
+            finally:
+                file.close()
+        except OSError:
+            return None
+        if len(entry) < ENTRY.size:
+            return None
+        relative, position = ENTRY.unpack(entry)
+        return self.base_offset + relative, position
+
     def append(self, last_offset: int, position: int) -> None:
         relative = last_offset - self.base_offset
         self.offsets.append(relative)

@@ -21,6 +21,7 @@ from penstock.storage.continuity import Loss, first_loss
 from penstock.storage.directory import LogDirectory
 from penstock.storage.epoch_cache import EpochCache
 from penstock.storage.epoch_recovery import load_epochs
+from penstock.storage.index_builder import IndexBuilder
 from penstock.storage.lenient_disk import LenientDisk
 from penstock.storage.producer_state import ProducerState
 from penstock.storage.scan import BLOCK_SIZE, OFFSET_MAX, BadBatch
@@ -405,19 +406,19 @@ def _scan_segment(plan: _Plan, segment: Segment, *, below: int, is_last: bool) -
     """Verify every batch of a segment and rebuild its indexes, epochs and producers; return the end offset."""
     state = plan.state
     epochs, producers, now_ms = state.epochs, state.producers, plan.now_ms
-    segment.reset_indexes()
+    builder = IndexBuilder(segment)
     segment.txn_index.reset()
     latest = epochs.latest
     end = segment.base_offset
     closed_at = plan.recovery_point if plan.clean and plan.recovery_point and is_last else OFFSET_MAX
-    index_batch = segment.index_batch
+    add_to_indexes = builder.add
     try:
         for position, header in segment.headers_from(0, check_crc=True, below=below):
             if header[0] != end < closed_at <= header[0] + header[6] and _is_at_end(segment, position, header):
                 # The checksum does not cover base offsets, and the last batch has no next one to compare with. An
                 # older checkpoint may be in any gap that compaction left.
                 raise BadBatch(position, f"base offset {header[0]} is wrong: the log was closed at {closed_at}")
-            index_batch(position, header)
+            add_to_indexes(position, header)
             end = header[0] + header[6] + 1
             if header[2] > latest:
                 epochs.assign(header[2], header[0])
@@ -425,12 +426,12 @@ def _scan_segment(plan: _Plan, segment: Segment, *, below: int, is_last: bool) -
             if header[9] >= 0:
                 aborted.note_batch(producers, segment, position, header, now_ms)
     except BadBatch as bad:
-        segment.finish_indexes()
+        segment.use_indexes(builder)
         raise damage.ScanStopped(segment, bad, end) from bad
     finally:
         # Everything before the damage was verified, and nothing after it is read.
         segment.mark_all_checked()
-    segment.finish_indexes()
+    segment.use_indexes(builder)
     return end
 
 

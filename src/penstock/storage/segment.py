@@ -17,7 +17,8 @@ from penstock.model.job import Job, finish
 from penstock.ports.disk import File
 from penstock.storage.checked_ranges import CheckedRanges
 from penstock.storage.directory import LogDirectory
-from penstock.storage.offset_index import ENTRY, OffsetIndex
+from penstock.storage.index_builder import IndexBuilder
+from penstock.storage.offset_index import OffsetIndex
 from penstock.storage.scan import OFFSET_MAX, BadBatch, header_error, scan_batches
 from penstock.storage.time_index import TimeIndex
 from penstock.storage.txn_index import TxnIndex
@@ -356,7 +357,9 @@ class Segment:
         """Return the end offset of the segment, from a few headers at its end."""
         position = 0
         if not self._indexed:
-            position = self._last_saved_entry()
+            saved = self.offset_index.last_saved(self.directory.disk)
+            if saved is not None and self._names_batch(*saved) is not None:
+                position = saved[1]
         elif len(self.offset_index):
             position = self.search_start(NEVER)
         end = self.base_offset
@@ -365,21 +368,6 @@ class Segment:
         return end
 
     # Indexes
-
-    def _last_saved_entry(self) -> int:
-        """Return the position in the last entry of the index file without loading the rest; 0 if it is invalid."""
-        try:
-            file = self.directory.disk.open(self.offset_index.path, writable=False)
-            try:
-                entry = file.read(ENTRY.size, file.size() - ENTRY.size) if file.size() >= ENTRY.size else b""
-            finally:
-                file.close()
-        except OSError:
-            return 0
-        if len(entry) < ENTRY.size:
-            return 0
-        relative, position = ENTRY.unpack(entry)
-        return position if self._names_batch(self.base_offset + relative, position) is not None else 0
 
     def search_start(self, offset: int) -> int:
         """Return the position where a search for the offset may start, from a verified index entry."""
@@ -452,18 +440,10 @@ class Segment:
     def rebuild_indexes_job(self) -> Job[None]:
         """Run `rebuild_indexes` in slices. Readers use the old indexes until the new ones are complete."""
         size = self.size
-        fresh = Segment(
-            self.directory,
-            self.folder,
-            self.base_offset,
-            size=size,
-            index_interval=self.index_interval,
-            index_size_max=self.index_size_max,
-            created_ms=self.created_ms,
-        )
+        builder = IndexBuilder(self)
         left = HEADERS_PER_SLICE
         for position, header in self.headers_from(0):
-            fresh.index_batch(position, header)
+            builder.add(position, header)
             left -= 1
             if not left:
                 left = HEADERS_PER_SLICE
@@ -472,31 +452,16 @@ class Segment:
             # The segment was appended to or truncated meanwhile, so the new indexes are outdated.
             self.rebuild_indexes()
             return
-        self.reset_indexes()
-        fresh.offset_index.path, fresh.time_index.path = self.offset_index.path, self.time_index.path
-        self.offset_index, self.time_index = fresh.offset_index, fresh.time_index
-        self.max_timestamp, self.max_timestamp_offset = fresh.max_timestamp, fresh.max_timestamp_offset
-        self.unindexed = fresh.unindexed
-        self.finish_indexes()
+        self.use_indexes(builder)
 
-    def reset_indexes(self) -> None:
-        self.offset_index = OffsetIndex(self.offset_index.path, self.base_offset)
-        self.time_index = TimeIndex(self.time_index.path, self.base_offset)
-        self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
-        self.unindexed = 0
+    def use_indexes(self, builder: IndexBuilder) -> None:
+        """Replace the offset and time index by those that were built from all batches, and save them durably."""
+        # The files may have been renamed since the build began.
+        builder.offset_index.path, builder.time_index.path = self.offset_index.path, self.time_index.path
+        self.offset_index, self.time_index = builder.offset_index, builder.time_index
+        self.max_timestamp, self.max_timestamp_offset = builder.max_timestamp, builder.max_timestamp_offset
+        self.unindexed = builder.unindexed
         self._hints.clear()
-
-    def index_batch(self, position: int, header: HeaderTuple) -> None:
-        """Add one batch of a scan over the whole segment to the indexes."""
-        if header[8] > self.max_timestamp:
-            self.max_timestamp, self.max_timestamp_offset = header[8], header[0] + header[6]
-        if self.unindexed > self.index_interval:
-            self.offset_index.append(header[0] + header[6], position)
-            self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
-            self.unindexed = 0
-        self.unindexed += header[1] + LOG_OVERHEAD
-
-    def finish_indexes(self) -> None:
         self._indexed = self._timed = True
         if self._writer is None and self.max_timestamp >= 0:
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset)

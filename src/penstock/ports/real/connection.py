@@ -10,14 +10,15 @@ import logging
 import socket
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Final, cast
 
 from penstock.ports.network import FileSlice, KeptFrame, Part, Session, copied
 from penstock.ports.real.frame_memory import FrameBuffer
-from penstock.ports.real.slices import ReadFailed, read_slice, send_slice
+from penstock.ports.real.out_queue import COPIED_SLICE_MAX, drop_sent, gather, size_in_memory, total_size
+from penstock.ports.real.slices import ReadFailed, send_slice
 
 if TYPE_CHECKING:
     from penstock.ports.real.network import RealNetwork
@@ -29,11 +30,8 @@ KIB: Final = 1024
 SMALL_FRAME_MAX: Final = 16 * KIB
 # With so few bytes of a large frame it gets no buffer yet: the rest may never arrive.
 UNBUFFERED_MAX: Final = 4 * KIB
-# Measured: below this, one read and one sendmsg beat sendmsg + sendfile.
-COPIED_SLICE_MAX: Final = 64 * KIB
 # How much is read ahead from a peer that sends while its frames are paused.
 UNREAD_SIZE_MAX: Final = 64 * KIB
-PARTS_PER_SEND_MAX: Final = 256
 # Replies to the frames of one read are sent together, unless they are many: a peer that does not read gets no more.
 PARTS_UNSENT_MAX: Final = 128
 # How many of the small requests in one read are handled before other connections get a turn.
@@ -351,10 +349,10 @@ class SocketConnection:
             self.flush()
 
     def unsent_in_memory(self) -> int:
-        return sum(len(cast(bytes, part)) for part in self._out if type(part) is not FileSlice)
+        return size_in_memory(self._out)
 
     def unsent_size(self) -> int:
-        return sum(part.size if type(part) is FileSlice else len(cast(bytes, part)) for part in self._out)
+        return total_size(self._out)
 
     def flush(self) -> None:
         self._flush_scheduled = False
@@ -405,21 +403,10 @@ class SocketConnection:
             else:
                 out[0] = memoryview(data)[sent:]
             return
-        gathered: list[bytes | bytearray | memoryview] = []
-        more = 0
-        for part in out:
-            if type(part) is not FileSlice:
-                gathered.append(cast(bytes, part))
-            elif part.size <= COPIED_SLICE_MAX:
-                gathered.append(read_slice(part))
-            else:
-                more = socket.MSG_MORE
-                break
-            if len(gathered) == PARTS_PER_SEND_MAX:
-                break
-        sent = self._socket.sendmsg(gathered, (), more)
+        gathered, flags = gather(out)
+        sent = self._socket.sendmsg(gathered, (), flags)
         self._progress(sent)
-        self._forget(sent, gathered)
+        drop_sent(out, sent, gathered)
 
     def _send_file(self, piece: FileSlice) -> None:
         sent = send_slice(self._socket.fileno(), piece)
@@ -428,18 +415,6 @@ class SocketConnection:
             self._out.popleft()
         else:
             self._out[0] = FileSlice(piece.file, piece.position + sent, piece.size - sent, piece.owner)
-
-    def _forget(self, sent: int, gathered: Iterable[bytes | bytearray | memoryview]) -> None:
-        """Drop the parts that were sent; keep the unsent rest of a part that was sent incompletely."""
-        out = self._out
-        for buffer in gathered:
-            size = len(buffer)
-            if sent < size:
-                if sent:
-                    out[0] = memoryview(buffer)[sent:]
-                return
-            sent -= size
-            out.popleft()
 
     def _progress(self, sent: int) -> None:
         if self._writing:
