@@ -216,6 +216,3 @@ class History:
     """Ids of topics with a delete request, completed or not."""
     tables: dict[str, float] = field(default_factory=dict)
     """Compacted topics by name, with the minimum number of seconds that they keep a tombstone."""
-
-    def view_of(self, partition_id: PartitionId) -> View | None:
-        return next((view for view in self.views if view.partition == partition_id), None)

@@ -98,9 +98,6 @@ class SimConnection:
     def keep_frame(self, frame: memoryview) -> KeptFrame:
         return copied(frame)
 
-    def unsent_size(self) -> int:
-        return sum(part.size if isinstance(part, FileSlice) else len(part) for part in self._parts)
-
     def _flush(self) -> None:
         self._flush_asked = False
         if self.closed or not self._parts:

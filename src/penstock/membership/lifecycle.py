@@ -101,10 +101,6 @@ class Lifecycle:
         self._serving: asyncio.Future[None] = loop.create_future()
         self._may_stop: asyncio.Future[None] = loop.create_future()
 
-    @property
-    def is_serving(self) -> bool:
-        return self.broker_epoch != NOT_REGISTERED and not self._fenced
-
     # -- called by the node ----------------------------------------------------------------
 
     async def register(self) -> None:

@@ -74,10 +74,6 @@ class Connection(Protocol):
         """
         ...
 
-    def unsent_size(self) -> int:
-        """Return the queued bytes that the peer has not read yet."""
-        ...
-
     def keep_frame(self, frame: memoryview) -> KeptFrame:
         """Keep the frame that is being passed in; a large one is not copied."""
         ...

@@ -107,11 +107,6 @@ class Transactions:
         """Wait until the id's shard is loaded, if this node is loading it."""
         await self._shards.loaded(transactional_id)
 
-    @property
-    def markers_pending(self) -> int:
-        """Return the number of decided transactions whose markers are being written."""
-        return len(self._markers)
-
     def close(self) -> None:
         """Unload all shards; waiting requests get NOT_COORDINATOR. The next load continues from the log."""
         for task in self._aborts:

@@ -55,9 +55,6 @@ class Wire:
             if self.session is not None:
                 self.session.lost(error)
 
-    def unsent_size(self) -> int:
-        return 0
-
     def pause_frames(self) -> None: ...
 
     def resume_frames(self) -> None: ...

@@ -84,7 +84,7 @@ class BrokerUnderTest:
 
 
 def serves(world: BrokerUnderTest) -> bool:
-    return world.broker.is_serving
+    return world.broker.broker_epoch != NOT_REGISTERED and not world.broker._fenced
 
 
 @pytest.fixture

@@ -127,9 +127,6 @@ class End:
     def keep_frame(self, frame: memoryview) -> KeptFrame:
         return copied(frame)
 
-    def unsent_size(self) -> int:
-        return 0
-
     def pause_frames(self) -> None:
         self.paused = True
 

@@ -147,10 +147,10 @@ async def test_a_transaction_from_begin_to_end() -> None:
     node.refusals = [NotEnoughReplicas()]
     assert await node.end(4_001, 0) == EndTxnReply(producer_id=4_001, epoch=1)
     await node.settle()
-    assert node.transactions.markers_pending == 1
+    assert len(node.transactions._markers) == 1
     assert await node.state() == "PrepareCommit"
     await node.settle(1)
-    assert node.transactions.markers_pending == 0
+    assert len(node.transactions._markers) == 0
     assert sorted(node.markers) == [(index, 4_001, 1, 0, True, 2) for index in (0, 1)]
     assert await node.state() == "CompleteCommit"
     assert await node.end(4_001, 0) == EndTxnReply(producer_id=4_001, epoch=1)
@@ -188,7 +188,7 @@ async def test_another_leader_takes_over() -> None:
     await node.settle()
     index = ord("a") % 2
     node.commit(PartitionChangeRecord(partition_id=index, topic_id=STATE_ID, leader=OTHER))
-    assert node.transactions.markers_pending == 0
+    assert len(node.transactions._markers) == 0
     with pytest.raises(NotCoordinator):
         await node.init()
     node.refusals.clear()

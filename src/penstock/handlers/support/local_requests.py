@@ -33,9 +33,6 @@ class _NoConnection:
     def keep_frame(self, frame: memoryview) -> "KeptFrame":
         raise AssertionError("local requests have no frame")
 
-    def unsent_size(self) -> int:
-        return 0
-
     def pause_frames(self) -> None: ...
 
     def resume_frames(self) -> None: ...

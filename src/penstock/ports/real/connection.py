@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from penstock.ports.network import FileSlice, KeptFrame, Part, Session, copied
 from penstock.ports.real.frame_memory import FrameBuffer
-from penstock.ports.real.out_queue import COPIED_SLICE_MAX, drop_sent, gather, size_in_memory, total_size
+from penstock.ports.real.out_queue import COPIED_SLICE_MAX, drop_sent, gather, size_in_memory
 from penstock.ports.real.slices import ReadFailed, send_slice
 
 if TYPE_CHECKING:
@@ -350,9 +350,6 @@ class SocketConnection:
 
     def unsent_in_memory(self) -> int:
         return size_in_memory(self._out)
-
-    def unsent_size(self) -> int:
-        return total_size(self._out)
 
     def flush(self) -> None:
         self._flush_scheduled = False

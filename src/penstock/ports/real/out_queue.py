@@ -47,7 +47,3 @@ def drop_sent(out: deque[Part], sent: int, gathered: Iterable[Buffer]) -> None:
 
 def size_in_memory(out: Iterable[Part]) -> int:
     return sum(len(cast(bytes, part)) for part in out if type(part) is not FileSlice)
-
-
-def total_size(out: Iterable[Part]) -> int:
-    return sum(part.size if type(part) is FileSlice else len(cast(bytes, part)) for part in out)

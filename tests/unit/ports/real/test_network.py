@@ -242,7 +242,7 @@ async def test_a_peer_that_does_not_read_is_not_read() -> None:
         await until(lambda: connection._writing)
         await until(lambda: not connection._reading)
         assert len(server.sessions[0].frames) == 1
-        assert 0 < connection.unsent_size() <= len(body)
+        assert 0 < connection.unsent_in_memory() <= len(body)
         received = 0
         while received < len(body) * 50:
             received += len(await loop.sock_recv(client, 1_000_000))
