@@ -20,13 +20,18 @@ from penstock_sim.host import Host
 def check_derived_state(hosts: Sequence[Host], rotten: Collection[str]) -> list[str]:
     """Return the derived state that does not follow from the logs. Damage that no node has detected yet is skipped."""
     found: list[str] = []
+    for host, log in _logs(hosts):
+        if log.damage is None and log.directory.failure is None and str(log.topic_partition) not in rotten:
+            with suppress(Refusal, BadBatch, Damaged, OSError):
+                found += [f"inv_21: {host.name} {log.topic_partition}: {each}" for each in _compare(log)]
+    return found
+
+
+def _logs(hosts: Sequence[Host]) -> Iterator[tuple[Host, Log]]:
     for host in hosts:
         if host.is_up and host.node is not None:
             for log in host.node.context.store:
-                if log.damage is None and log.directory.failure is None and str(log.topic_partition) not in rotten:
-                    with suppress(Refusal, BadBatch, Damaged, OSError):
-                        found += [f"inv_21: {host.name} {log.topic_partition}: {each}" for each in _compare(log)]
-    return found
+                yield host, log
 
 
 def _compare(log: Log) -> Iterator[str]:

@@ -52,20 +52,28 @@ def _list_mismatches(segment_list: SegmentList, segments: Sequence[Segment], log
     found = {each.base_offset: each for each in segments}
     for entry in segment_list:
         if entry.end_offset > log_start:
-            segment = found.get(entry.base_offset)
-            if segment is None:
-                why = f"segment {entry.base_offset} is missing, with offsets up to {entry.end_offset - 1}"
-                yield Loss(max(entry.base_offset, log_start), why)
-            elif entry.size == REWRITTEN:
-                yield from _gaps_within(segments, entry, log_start)
-            elif segment.size != entry.size:
-                end = readable_end(segment)
-                if end < entry.end_offset:
-                    why = f"segment {entry.base_offset} has {segment.size} bytes and was closed with {entry.size}"
-                    yield Loss(max(end, log_start), why)
+            yield from _entry_mismatch(entry, found.get(entry.base_offset), segments, log_start)
     end_offset = segment_list.end_offset
-    if end_offset is not None and end_offset >= log_start and end_offset not in found and not segment_list.may_be_empty:
+    if end_offset is None or segment_list.may_be_empty:
+        return
+    if end_offset >= log_start and end_offset not in found:
         yield Loss(end_offset, f"segment {end_offset} is missing")
+
+
+def _entry_mismatch(
+    entry: ListedSegment, segment: Segment | None, segments: Sequence[Segment], log_start: int
+) -> Iterator[Loss]:
+    """Compare a listed segment with the one that was found at its base offset."""
+    if segment is None:
+        why = f"segment {entry.base_offset} is missing, with offsets up to {entry.end_offset - 1}"
+        yield Loss(max(entry.base_offset, log_start), why)
+    elif entry.size == REWRITTEN:
+        yield from _gaps_within(segments, entry, log_start)
+    elif segment.size != entry.size:
+        end = readable_end(segment)
+        if end < entry.end_offset:
+            why = f"segment {entry.base_offset} has {segment.size} bytes, but was closed with {entry.size}"
+            yield Loss(max(end, log_start), why)
 
 
 def _gaps_within(segments: Sequence[Segment], entry: ListedSegment, log_start: int) -> Iterator[Loss]:
