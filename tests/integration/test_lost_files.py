@@ -89,7 +89,7 @@ def test_a_single_replica_is_offline_until_the_loss_is_accepted() -> None:
         first, end = (int(path.stem) for path in segments[1:3])
         segments[1].unlink()
         cluster.restart(1)
-        assert f"{topic.name}-0 is damaged: offsets {first} to" in cluster.log(1)
+        assert f"{topic.name}-0 is damaged, offsets {first} to" in cluster.log(1)
         acked = topic.acked
         topic.acked = {place: value for place, value in acked.items() if place[1] < first}
         assert topic.read() == topic.acked
