@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from penstock.ports.network import FileSlice, KeptFrame, Part, Session, copied
 from penstock.ports.real.frame_memory import FrameBuffer
-from penstock.ports.real.out_queue import COPIED_SLICE_MAX, drop_sent, gather, size_in_memory
-from penstock.ports.real.slices import ReadFailed, send_slice
+from penstock.ports.real.slices import ReadFailed, drop_sent, read_slice, send_slice, size_in_memory
 
 if TYPE_CHECKING:
     from penstock.ports.real.network import RealNetwork
@@ -30,8 +29,11 @@ KIB: Final = 1024
 SMALL_FRAME_MAX: Final = 16 * KIB
 # With so few bytes of a large frame it gets no buffer yet: the rest may never arrive.
 UNBUFFERED_MAX: Final = 4 * KIB
+# Measured: below this, one read and one sendmsg beat sendmsg + sendfile.
+COPIED_SLICE_MAX: Final = 64 * KIB
 # How much is read ahead from a peer that sends while its frames are paused.
 UNREAD_SIZE_MAX: Final = 64 * KIB
+PARTS_PER_SEND_MAX: Final = 256
 # Replies to the frames of one read are sent together, unless they are many: a peer that does not read gets no more.
 PARTS_UNSENT_MAX: Final = 128
 # How many of the small requests in one read are handled before other connections get a turn.
@@ -294,28 +296,15 @@ class SocketConnection:
         unread, self._unread = memoryview(bytearray(self._unread)), b""
         buffer = self._frame
         if buffer is not None:
-            taken = self._fill(buffer, unread)
-            unread = unread[taken:]
-            if self._starved:
+            unread = unread[self._network.memory.fill(buffer, unread) :]
+            if unread and buffer.filled < buffer.size:
                 self._unread = bytes(unread)
+                self._starve(buffer)
                 return
             if buffer.filled == buffer.size:
                 self._complete(buffer)
         if unread and not self._closed:
             self._cut(unread, len(unread))
-
-    def _fill(self, buffer: FrameBuffer, unread: memoryview) -> int:
-        """Copy the bytes of a frame into its buffer, as far as there is memory; return how many."""
-        taken = 0
-        while taken < len(unread) and buffer.filled < buffer.size:
-            if buffer.filled == buffer.end and not self._network.memory.grow(buffer):
-                self._starve(buffer)
-                break
-            count = min(buffer.end - buffer.filled, len(unread) - taken)
-            buffer.data[buffer.filled : buffer.filled + count] = unread[taken : taken + count]
-            buffer.filled += count
-            taken += count
-        return taken
 
     # -- writing ---------------------------------------------------------------------------
 
@@ -400,8 +389,19 @@ class SocketConnection:
             else:
                 out[0] = memoryview(data)[sent:]
             return
-        gathered, flags = gather(out)
-        sent = self._socket.sendmsg(gathered, (), flags)
+        gathered: list[bytes | bytearray | memoryview] = []
+        more = 0
+        for part in out:
+            if type(part) is not FileSlice:
+                gathered.append(cast(bytes, part))
+            elif part.size <= COPIED_SLICE_MAX:
+                gathered.append(read_slice(part))
+            else:
+                more = socket.MSG_MORE
+                break
+            if len(gathered) == PARTS_PER_SEND_MAX:
+                break
+        sent = self._socket.sendmsg(gathered, (), more)
         self._progress(sent)
         drop_sent(out, sent, gathered)
 

@@ -128,6 +128,18 @@ class FrameMemory:
         buffer.end = min(len(data), buffer.claim)
         return True
 
+    def fill(self, buffer: FrameBuffer, data: memoryview) -> int:
+        """Copy the bytes of a frame into its buffer, as far as there is memory; return how many."""
+        taken = 0
+        while taken < len(data) and buffer.filled < buffer.size:
+            if buffer.filled == buffer.end and not self.grow(buffer):
+                break
+            count = min(buffer.end - buffer.filled, len(data) - taken)
+            buffer.data[buffer.filled : buffer.filled + count] = data[taken : taken + count]
+            buffer.filled += count
+            taken += count
+        return taken
+
     def give_back(self, buffer: FrameBuffer, *, is_reusable: bool = True) -> None:
         del self.buffers[buffer]
         self.waiting.pop(buffer, None)

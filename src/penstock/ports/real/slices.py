@@ -1,10 +1,15 @@
-"""Sending of file slices; distinguishes a file that cannot be read from a closed peer. Called by connection.py."""
+"""Parts of replies: sending of file slices, and the queue of parts after a send. Called by connection.py.
+
+Distinguishes a file that cannot be read from a closed peer.
+"""
 
 import errno
 import os
+from collections import deque
+from collections.abc import Iterable
 from typing import Final, cast
 
-from penstock.ports.network import FileSlice
+from penstock.ports.network import FileSlice, Part
 from penstock.ports.real.disk import RealFile
 
 # Errors of sendfile that concern the file; any other is the socket's.
@@ -48,3 +53,20 @@ def send_slice(socket_fd: int, piece: FileSlice) -> int:
 def _too_short(piece: FileSlice) -> ReadFailed:
     """Return the error for a file that is too short: fewer bytes than announced would shift everything behind them."""
     return ReadFailed(piece, OSError(errno.EIO, "the file is shorter than the slice to send", piece.file.path))
+
+
+def drop_sent(out: deque[Part], sent: int, gathered: Iterable[bytes | bytearray | memoryview]) -> None:
+    """Drop the parts that were sent; keep the unsent rest of a part that was sent incompletely."""
+    for buffer in gathered:
+        size = len(buffer)
+        if sent < size:
+            if sent:
+                out[0] = memoryview(buffer)[sent:]
+            return
+        sent -= size
+        out.popleft()
+
+
+def size_in_memory(out: Iterable[Part]) -> int:
+    """Return the size of the parts, without file slices."""
+    return sum(len(cast(bytes, part)) for part in out if type(part) is not FileSlice)
