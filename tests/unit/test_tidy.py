@@ -15,7 +15,7 @@ FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 
 LONG_FILES: dict[str, str] = {}
-LONG_FUNCTIONS: dict[str, str] = {}
+LONG_FUNCTIONS = {"src/penstock/cli/consume.py:consume": "65 lines declare options; the body is short"}
 FOUND_BY_PREFIX = {"src/penstock_sim/checkers/": "inv_", "src/penstock_sim/scenario.py": "do_"}
 """Functions that the simulator finds by the beginning of their name."""
 CALLED_FROM_OUTSIDE = {
