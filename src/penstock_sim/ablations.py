@@ -20,7 +20,7 @@ from penstock.model.errors import NO_ERROR, NotEnoughReplicasAfterAppend, Refusa
 from penstock.replication import follower
 from penstock.replication.marks import Marks
 from penstock.replication.partition import Partition
-from penstock.storage import checked_ranges, damage, epoch_recovery, recovery, snapshots
+from penstock.storage import checked_ranges, damage, epoch_recovery, producer_snapshots, recovery
 from penstock.storage.directory import LogDirectory
 from penstock.storage.flush import Flusher
 from penstock.storage.held_partitions import HeldPartitions, Holding
@@ -36,7 +36,7 @@ from penstock.storage.store import LogStore
 from penstock.transactions import ending, partitions
 from penstock.transactions import init_producer_id as taking_over
 from penstock.transactions.commands import MarkersWritten
-from penstock.transactions.markers import MarkerDriver
+from penstock.transactions.marker_driver import MarkerDriver
 from penstock_sim import cluster_ablations, compaction_ablations
 from penstock_sim.bugs import BUGS, Patch, bug, replaced
 
@@ -275,8 +275,8 @@ def no_dedupe_after_restart() -> list[Patch]:
         return None
 
     return [
-        patch.object(snapshots, "replay", nothing),
-        patch.object(snapshots, "load_producers", nothing),
+        patch.object(producer_snapshots, "replay", nothing),
+        patch.object(producer_snapshots, "load_producers", nothing),
         patch("penstock.storage.aborted.note_batch", nothing),
         patch.object(ProducerState, "_check_sequence", nothing),
     ]

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 
 from penstock.model.errors import Refusal
-from penstock.storage import snapshots
+from penstock.storage import producer_snapshots
 from penstock.storage.epoch_cache import EpochCache
 from penstock.storage.log import Log
 from penstock.storage.producer_state import ProducerState
@@ -54,7 +54,7 @@ def _compare(log: Log) -> Iterator[str]:
         yield f"epochs are {log.epochs.entries()}, but the log says {epochs.entries()}"
     if headers and headers[0].base_offset == 0 and log.start_offset == 0:
         replayed = ProducerState()
-        snapshots.replay(log.segments, replayed, 0, log.end_offset, 0)
+        producer_snapshots.replay(log.segments, replayed, 0, log.end_offset, 0)
         # Compaction keeps a producer's last batch or marker, with its sequence and epoch.
         width = 2 if log.settings.compact else None
         held, replayed_producers = _producers(log.producer_state, width), _producers(replayed, width)

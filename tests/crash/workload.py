@@ -9,7 +9,7 @@ from uuid import UUID
 from penstock.config.settings import TopicSettings, default_topic_settings
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
 from penstock.ports.clock import Timer
-from penstock.storage import snapshots
+from penstock.storage import producer_snapshots
 from penstock.storage.epoch_cache import EpochCache
 from penstock.storage.log import Log
 from penstock.storage.marker import encode_marker, read_marker
@@ -273,7 +273,7 @@ def check_derived(log: Log) -> None:
     assert log.epochs.entries() == epochs.entries()
     if batches and batches[0][2].base_offset == 0:
         replayed = ProducerState()
-        snapshots.replay(log.segments, replayed, 0, log.end_offset, NOW_MS)
+        producer_snapshots.replay(log.segments, replayed, 0, log.end_offset, NOW_MS)
         assert producers_of(log.producer_state) == producers_of(replayed)
         assert log.producer_state.open_transactions == replayed.open_transactions
     check_aborted(log, [header for _, _, header in batches])

@@ -1,1 +1,1 @@
-"""One file per API, each with its behaviour and version notes at the top; `support/table.py` finds them by key."""
+"""One file per API, with its behaviour and version notes at the top; `support/registry.py` finds cold ones by key."""

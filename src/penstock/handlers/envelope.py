@@ -10,8 +10,8 @@ from kio.schema.errors import ErrorCode
 
 from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.entities import NO_ERROR
+from penstock.handlers.support.registry import COLD
 from penstock.handlers.support.reply import Encoded
-from penstock.handlers.support.table import COLD
 from penstock.handlers.support.throttled import throttled
 from penstock.quotas.entity import ANONYMOUS
 from penstock.wire import codec

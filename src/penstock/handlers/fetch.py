@@ -88,7 +88,7 @@ class FetchHandler:
                 error_code=refusal.code,
                 throttle_ms=header.throttle_ms,
             )
-        fetch = ParkedFetch(self, header, request, session, listener)
+        fetch = PendingFetch(self, header, request, session, listener)
         if len(request.partitions if session is None else session.partitions) > LARGE_COUNT_MIN:
             fetch.begin(now + request.max_wait_ms / 1000)
             return fetch
@@ -99,7 +99,7 @@ class FetchHandler:
         return fetch
 
 
-class ParkedFetch(Parked):
+class PendingFetch(Parked):
     """One fetch request, from its first attempt to its response."""
 
     __slots__ = (

@@ -52,7 +52,7 @@ class Applier:
         self.pending: deque[Pending] = deque()
         self._clock = clock
         self._log = log
-        self._book = voter_registry
+        self._voter_registry = voter_registry
         self._settings = settings
         self._on_dropped = on_dropped
         self._newest = newest
@@ -105,7 +105,7 @@ class Applier:
 
     def _publish(self, delta: Delta, snapshot: Snapshot, size: int) -> None:
         image = snapshot.image
-        self._current = snapshot = snapshot._replace(voters=self._book.at(image.offset + 1))
+        self._current = snapshot = snapshot._replace(voters=self._voter_registry.at(image.offset + 1))
         self.publisher.publish(delta, image)
         if self._checkpointer is None:
             self._checkpointer = Checkpointer(

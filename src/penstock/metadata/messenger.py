@@ -51,7 +51,7 @@ class Messenger:
     ) -> None:
         self._identity = identity
         self._peers = peers
-        self._book = voter_registry
+        self._voter_registry = voter_registry
         self._core = core
         self._submit = submit
         self._read = read
@@ -94,7 +94,7 @@ class Messenger:
         try:
             entity = await self._peers.ask(to, key, request, timeout_s=self._timeout_s, purpose=purpose)
             for node, address in voter_wire.endpoints_in(entity):
-                self._book.hint(node, address)
+                self._voter_registry.hint(node, address)
             answer = voter_wire.read_answer(message, entity)
         except PeerGone:
             self._submit(PeerLost(to))

@@ -21,8 +21,8 @@ from penstock.handlers.produce import ProduceHandler
 from penstock.handlers.support.context import ColdHandler, Context, HotHandler, Request
 from penstock.handlers.support.forwarding import address_bytes, is_for_this_node
 from penstock.handlers.support.parts import answer_in_parts, is_long
+from penstock.handlers.support.registry import COLD, is_loaded, loading
 from penstock.handlers.support.reply import Encoded, Parked, Parts
-from penstock.handlers.support.table import COLD, is_loaded, loading
 from penstock.handlers.support.throttled import controller_throttle_ms, throttled
 from penstock.handlers.support.transaction_verification import CloseConnection
 from penstock.metrics.values import RequestMeter

@@ -16,7 +16,7 @@ from crc32c import crc32c
 
 from penstock.model.errors import Corruption
 from penstock.ports.disk import Disk
-from penstock.storage import snapshots
+from penstock.storage import producer_snapshots
 from penstock.storage.producer_state import EndedTransaction, ProducerState
 from penstock.storage.scan import OFFSET_MAX, BadBatch
 from penstock.storage.segment import Damaged, Segment, file_name
@@ -72,7 +72,7 @@ def _first_open_before(log: Log, slot: int) -> int:
     if segment.first_open_before is None:
         producers = ProducerState()
         try:
-            path = f"{log.folder}/{file_name(segment.base_offset, snapshots.SUFFIX)}"
+            path = f"{log.folder}/{file_name(segment.base_offset, producer_snapshots.SUFFIX)}"
             producers.decode(log.directory.disk.read_file(path), 0)
             segment.first_open_before = next(iter(producers.open_transactions), OFFSET_MAX)
         except (Corruption, FileNotFoundError):
@@ -96,7 +96,7 @@ def _rebuild(log: Log, slot: int) -> None:
     disk, segment, now_ms = log.directory.disk, log.segments[slot], log.clock_wall_ms()
     producers = ProducerState()
     try:
-        snapshots.load_producers(disk, log.folder, log.segments, producers, segment.base_offset, now_ms)
+        producer_snapshots.load_producers(disk, log.folder, log.segments, producers, segment.base_offset, now_ms)
         segment.txn_index.reset()
         for position, header in segment.headers_from(0):
             if header[9] >= 0:
@@ -111,7 +111,7 @@ def _rebuild(log: Log, slot: int) -> None:
 
 def note_batch(producers: ProducerState, segment: Segment, position: int, header: HeaderTuple, now_ms: int) -> None:
     """Apply a producer's batch to its state; add an aborted transaction that it ends to the segment's index."""
-    aborted = snapshots.note_batch(producers, segment, position, header, now_ms)
+    aborted = producer_snapshots.note_batch(producers, segment, position, header, now_ms)
     if aborted is not None:
         segment.txn_index.append(aborted)
 

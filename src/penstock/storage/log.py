@@ -26,10 +26,10 @@ from penstock.ports.network import FileSlice
 from penstock.storage import (
     aborted,
     lookup,
+    producer_snapshots,
     recovery,
     replicated,
     small_batches,
-    snapshots,
     trim,
     validate,
 )
@@ -357,7 +357,7 @@ class Log:
     def save_snapshot(self) -> None:
         """Save the producer state at the end of the log. Errors of a full disk are ignored."""
         disk, bases = self.directory.disk, self.segments.bases
-        snapshots.save_snapshot(disk, self.folder, self.producer_state, self.end_offset, bases)
+        producer_snapshots.save_snapshot(disk, self.folder, self.producer_state, self.end_offset, bases)
 
     def note_aborted(self, transaction: EndedTransaction) -> None:
         """Record a transaction whose abort marker was written to the active segment."""

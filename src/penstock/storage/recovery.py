@@ -23,12 +23,12 @@ from penstock.storage.epoch_cache import EpochCache
 from penstock.storage.epoch_recovery import load_epochs
 from penstock.storage.index_builder import IndexBuilder
 from penstock.storage.lenient_disk import LenientDisk
+from penstock.storage.producer_snapshots import load_producers, remove_snapshots
 from penstock.storage.producer_state import ProducerState
 from penstock.storage.scan import BLOCK_SIZE, OFFSET_MAX, BadBatch
 from penstock.storage.segment import Damaged, Segment, file_name
 from penstock.storage.segment_list import FILE_NAME as SEGMENT_LIST
 from penstock.storage.segment_list import SegmentList
-from penstock.storage.snapshots import load_producers, remove_snapshots
 from penstock.wire.batch import LOG_OVERHEAD, HeaderTuple
 
 _NAME_DIGITS = 20

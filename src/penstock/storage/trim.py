@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.model.errors import OffsetOutOfRange
-from penstock.storage import aborted, snapshots
+from penstock.storage import aborted, producer_snapshots
 from penstock.storage.scan import BadBatch
 from penstock.storage.segment import Damaged, Segment, file_name
 
@@ -116,7 +116,7 @@ def _is_expired(log: Log, segment: Segment, now_ms: int) -> bool:
 def _delete_later(log: Log, segment: Segment, now_ms: int) -> None:
     """Rename the files of a segment, to be removed after the delay. Raises OSError after trying all of them."""
     disk = log.directory.disk
-    snapshot = f"{log.folder}/{file_name(segment.base_offset, snapshots.SUFFIX)}"
+    snapshot = f"{log.folder}/{file_name(segment.base_offset, producer_snapshots.SUFFIX)}"
     renamed: list[str] = []
     failure: OSError | None = None
     for path in (*segment.paths(), snapshot):
@@ -172,8 +172,8 @@ def truncate_to(log: Log, offset: int) -> None:
         log.offsets.truncate(end, flushed=flushed)
         log.epochs.truncate_end(end)
         log.save_epochs()
-        snapshots.remove_snapshots(disk, log.folder, above=end)
-        snapshots.load_producers(disk, log.folder, log.segments, log.producer_state, end, log.clock_wall_ms())
+        producer_snapshots.remove_snapshots(disk, log.folder, above=end)
+        producer_snapshots.load_producers(disk, log.folder, log.segments, log.producer_state, end, log.clock_wall_ms())
 
 
 def truncate_fully_and_start_at(log: Log, offset: int) -> None:
@@ -191,7 +191,7 @@ def truncate_fully_and_start_at(log: Log, offset: int) -> None:
             _remove(log, segment)
         log.segments.restart()
         log.producer_state.clear()
-        snapshots.remove_snapshots(disk, log.folder, above=-1)
+        producer_snapshots.remove_snapshots(disk, log.folder, above=-1)
         log.directory.with_reserve(partial(log.writer.begin_at, offset))
         disk.sync_folder(log.folder)
         log.segment_list.add_start(offset).sync()

@@ -21,7 +21,7 @@ from penstock.model.errors import (
     UnknownTopicOrPartition,
 )
 from penstock.model.ids import NO_NODE, NodeId, TopicName
-from penstock.transactions.markers import WriteMarker
+from penstock.transactions.marker_driver import WriteMarker
 from penstock.wire.api import ApiKey
 
 log = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
 """The transaction coordinator of this node: one shard for each partition of `__transaction_state` that it leads.
 
 Finds the shard of a transactional id, follows the metadata image, allocates producer ids for decisions that need one,
-and starts the writing of markers. Calls go to coordinator/runtime.py and markers.py. Refuses: NotCoordinator for
+and starts the writing of markers. Calls go to coordinator/runtime.py and marker_driver.py. Refuses: NotCoordinator for
 ids of other nodes, CoordinatorLoadInProgress.
 """
 
@@ -33,7 +33,7 @@ from penstock.transactions.commands import (
 )
 from penstock.transactions.configured import TRANSACTION_VERSION, transaction_settings
 from penstock.transactions.errors import ConcurrentTransactions
-from penstock.transactions.markers import MarkerDriver, WriteMarker
+from penstock.transactions.marker_driver import MarkerDriver, WriteMarker
 from penstock.transactions.settings import TransactionSettings
 from penstock.transactions.shard import TransactionShard
 

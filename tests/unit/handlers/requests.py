@@ -13,7 +13,7 @@ from penstock.controller.features import SUPPORTED
 from penstock.handlers import create_topics, describe_configs, incremental_alter_configs
 from penstock.handlers.support.context import Request
 from penstock.handlers.support.entities import int8
-from penstock.handlers.support.table import COLD
+from penstock.handlers.support.registry import COLD
 from penstock.metadata.image import PartitionImage
 from penstock.metadata.records import PartitionRecord, TopicRecord
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from penstock.handlers import fetch as fetch_module
-from penstock.handlers.fetch import ParkedFetch
+from penstock.handlers.fetch import PendingFetch
 from penstock.metadata.records import RegisterBrokerRecord
 from penstock.model.ids import NodeId
 from penstock.quotas.limits import Spans, Table
@@ -129,7 +129,7 @@ async def test_partitions_share_the_limit_and_only_the_first_may_exceed_it(max_b
 async def test_a_fetch_waits_for_bytes_and_is_answered_when_they_are_durable() -> None:
     async with replicated() as world:
         parked = fetch(leader(world), **LONG)
-        assert isinstance(parked, ParkedFetch)
+        assert isinstance(parked, PendingFetch)
         answered: list[bool] = []
         parked.on_ready = lambda: answered.append(True)
         await write(world)

@@ -10,8 +10,8 @@ from penstock.client.interfaces import PeerGone, PeerUnavailable
 from penstock.config.settings import BrokerSettings
 from penstock.handlers.support import metadata_fetch
 from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.registry import COLD
 from penstock.handlers.support.reply import Parked
-from penstock.handlers.support.table import COLD
 from penstock.metadata.quorum import Quorum
 from penstock.model.ids import NodeId
 from penstock.ports.network import FileSlice

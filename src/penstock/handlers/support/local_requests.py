@@ -1,6 +1,6 @@
 """Requests of this node to itself: calls the handler as if the request had arrived on a connection.
 
-The active controller may be in the same process as the broker that sends it a request. Goes to table.py.
+The active controller may be in the same process as the broker that sends it a request. Goes to registry.py.
 Refuses nothing.
 """
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.handlers.support.context import Context, Request
-from penstock.handlers.support.table import COLD
+from penstock.handlers.support.registry import COLD
 from penstock.wire.api import APIS
 from penstock.wire.frame import Header
 

@@ -3,7 +3,7 @@
 Most APIs take a list of independent entries. A long list is split into parts of `PART_SIZE`
 entries; each is handled as a separate request, and the responses are joined. Other requests are served in between: a
 request of several parts is not one atomic change, which Kafka does not promise either. Lists within an entry that
-no real client makes long are refused. Goes to the handlers of table.py. Refuses: MalformedRequest.
+no real client makes long are refused. Goes to the handlers of registry.py. Refuses: MalformedRequest.
 """
 
 from collections.abc import Iterator, Mapping

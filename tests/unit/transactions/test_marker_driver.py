@@ -18,7 +18,7 @@ from penstock.model.errors import (
 from penstock.model.ids import TopicPartition
 from penstock.transactions.commands import Markers, MarkersWritten
 from penstock.transactions.errors import TransactionCoordinatorFenced
-from penstock.transactions.markers import PAUSE_MS_MAX, MarkerDriver
+from penstock.transactions.marker_driver import PAUSE_MS_MAX, MarkerDriver
 from tests.unit.coordinator.fakes import FakeClock
 from tests.unit.transactions.harness import P0, P1, P2
 
@@ -113,7 +113,7 @@ async def test_only_failed_partitions_are_retried(stage: Stage, error: Exception
 async def test_an_unexpected_failure_is_retried(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
     stage.errors[0] = [ZeroDivisionError("a bug")]
     stage.refusals = [ZeroDivisionError("another")]
-    with caplog.at_level(logging.CRITICAL, "penstock.transactions.markers"):
+    with caplog.at_level(logging.CRITICAL, "penstock.transactions.marker_driver"):
         stage.driver.start(0, 1, Markers("t", 1000, 6, True, (P0,), 2))
         await stage.settle(1)
         await stage.settle(1)

@@ -2,7 +2,7 @@ import inspect
 
 import pytest
 
-from penstock.handlers.support.table import COLD
+from penstock.handlers.support.registry import COLD
 from penstock.wire.api import APIS, Api, ApiKey
 
 
