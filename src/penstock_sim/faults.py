@@ -87,7 +87,7 @@ class Faults:
         """Crash the node at some disk call soon."""
         if host.is_up:
             host.disk.crash_at = host.disk.calls + self._random.randrange(1, 60)
-            self._world.power_at_crash[host.name] = self._random.random() < 0.5
+            host.disk.power_fails_at_crash = self._random.random() < 0.5
             self._trace.fault("crash point", host.name)
 
     async def pause(self, host: Host) -> None:

@@ -37,6 +37,9 @@ class HostDisk(SimDisk):
         self._sync_free_at: dict[str, float] = {}
         self.owner = loop.world
         self.crash_at: int | None = None
+        """The disk call in which the process ends."""
+        self.power_fails_at_crash = False
+        """Whether the power fails with that call."""
         self.on_crash_point: Callable[[], None] = lambda: None
         self.sync_s = 0.002
         self.syncs_fail = False
@@ -187,9 +190,9 @@ class Host:
     # -- ending ----------------------------------------------------------------------------
 
     def _crash_point(self) -> None:
-        """End the process in the middle of a disk call."""
+        """End the process in the middle of a disk call, possibly with the power."""
         self.owner.die()
-        self._loop.as_owner(self._loop.world, self.kill)
+        self._loop.as_owner(self._loop.world, self.lose_power if self.disk.power_fails_at_crash else self.kill)
 
     def kill(self) -> None:
         if self.state != "down":

@@ -103,7 +103,6 @@ class World:
         self.observer = Observer(self.hosts, self.trace, self.complaints)
         self.availability = Availability(self)
         self._back_at: dict[str, float] = {}
-        self.power_at_crash: dict[str, bool] = {}
         self.rotten = self.observer.rotten
         self.halted = False
         self.partitions = [(topic.name, index) for topic in plan.topics for index in range(topic.partitions)]
@@ -330,9 +329,6 @@ class World:
         while True:
             await asyncio.sleep(SUPERVISOR_S)
             for host in self.hosts:
-                if self.power_at_crash.get(host.name) and host.state == "down":
-                    host.lose_power()
-                    self.power_at_crash[host.name] = False
                 if host.state == "down" and self._back_at.get(host.name, 0.0) <= self.loop.now:
                     self._back_at[host.name] = self.loop.now + 1.0
                     host.start()
