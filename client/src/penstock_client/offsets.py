@@ -73,8 +73,8 @@ def check_same_topics(before: Mapping[str, str], now: Mapping[str, str], *, fail
     if again and fail:
         raise DataLoss(
             f"{_names(again)} was deleted and recreated since the checkpoint, whose offsets do not apply to the new "
-            "topic. Start with a new checkpointLocation, or set failOnDataLoss=false to continue at the beginning of "
-            "the new topic's start."
+            "topic. Start with a new checkpointLocation, or set failOnDataLoss=false to continue at the beginning "
+            "of the new topic."
         )
     return again
 

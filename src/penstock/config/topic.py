@@ -174,6 +174,7 @@ TOPIC_OPTIONS: Final[tuple[Option, ...]] = (
         doc="The size of a partition above which its oldest segments are deleted; -1 means no limit. A partition can "
         "exceed it by up to one segment.",
     ),
+    # Without a value, `BrokerSettings.topic_default` uses the fallbacks: log.retention.hours is 168 by default, 7 days.
     _shared(
         name="log.retention.ms", topic="retention.ms", kind="long", default=None, topic_least=-1,
         fallbacks=("log.retention.minutes", "log.retention.hours"),

@@ -1,6 +1,7 @@
 """Checkpoints of the metadata: decides when one is due, writes it in slices, and deletes what it replaces.
 
-Called by `quorum.py` for every published image; calls `snapshot.py` and the log.
+Created by `applier.py`, which reports every published image; `opening.py` calls `load_newest`. Calls `snapshot.py` and
+the log.
 The newest two checkpoints are kept, and the log from the older of them on, so that corruption of
 the newest costs only a longer replay. A checkpoint that cannot be written is
 skipped with a warning: the log still has everything.

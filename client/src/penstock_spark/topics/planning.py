@@ -1,7 +1,7 @@
 """Planning on the driver: the partitions, and where reading starts and ends.
 
-`Planner` queries the cluster; offsets.py makes the decisions. Raises, with advice, for an unknown topic, a partition
-without a starting offset, and an offset out of range.
+`Planner` queries the cluster; penstock_client/offsets.py makes the decisions. Raises, with advice, for an unknown
+topic, a partition without a starting offset, and an offset out of range.
 """
 
 from __future__ import annotations

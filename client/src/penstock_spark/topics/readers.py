@@ -1,6 +1,7 @@
 """Spark's batch and stream readers. They plan on the driver and read on the executors.
 
-Calls planning.py for offsets, and scan.py or segments.py for rows, and raises their errors.
+Calls planning.py and penstock_client/offsets.py for offsets, and penstock_client/scan.py or segments.py for rows, and
+raises their errors.
 """
 
 from __future__ import annotations
