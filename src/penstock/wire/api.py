@@ -1,8 +1,8 @@
 """The declaration of each API that is served: one row, read by every layer.
 
 The ApiVersions handler advertises these rows and nothing else, so a version is declared only if its handler
-implements it. Ranges and flexible versions are those of Kafka 4.3. To serve another API, add its row here and its
-handler in `handlers/<name in snake case>.py`.
+implements it. Ranges and flexible versions are those of Kafka 4.3. To serve another API, add its key and row here, and
+its handler in `handlers/<name in snake case>.py`.
 """
 
 import re
