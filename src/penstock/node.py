@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from penstock.client.channel import ControllerChannel
 from penstock.client.peers import Peers
+from penstock.config.listeners import inter_broker_listener
 from penstock.config.settings import BrokerSettings
 from penstock.controller.broker_monitor import BrokerMonitor
 from penstock.controller.controller import Controller
@@ -33,13 +34,15 @@ from penstock.metadata.records import BrokerEndpoint
 from penstock.metrics import declared
 from penstock.model.errors import PortInUse, Refusal, StartupError
 from penstock.model.ids import NodeId
+from penstock.node_security import NodeSecurity
 from penstock.node_settings import data_folder, network_limits, parse_listener, quota_spans
 from penstock.ports.child import Children
 from penstock.ports.clock import Clock, Timer
 from penstock.ports.disk import Disk
+from penstock.ports.documents import Documents
 from penstock.ports.entropy import Entropy
 from penstock.ports.instruments import Instruments
-from penstock.ports.network import Network
+from penstock.ports.network import Network, TlsError
 from penstock.ports.offload import Offload
 from penstock.quotas.throttle import Throttle
 from penstock.replication.cluster_peers import PeerAccess
@@ -64,6 +67,7 @@ log = logging.getLogger(__name__)
 # A sync thread that finishes needs the interpreter soon: a client waits for the result.
 SWITCH_INTERVAL_S = 0.0005
 LOG_AGAIN_S = 10.0
+PLAINTEXT_ID = 0
 PROBE_S_MAX = 0.5
 """How long a stopping node waits to learn whether another voter is still alive."""
 
@@ -89,11 +93,12 @@ class Node:
         children: Children | None = None,
         offload: Offload | None = None,
         instruments: Instruments | None = None,
+        documents: Documents | None = None,
     ) -> None:
         """Create a node; `start` opens it.
 
         Without `children` or `offload`, the work that they would do runs on the event loop, in slices.
-        Without `instruments` there is no endpoint for metrics.
+        Without `instruments` there is no endpoint for metrics, without `documents` there is no OAUTHBEARER.
         """
         self.settings = settings
         self.node_id = NodeId(settings.integer("node.id"))
@@ -106,6 +111,14 @@ class Node:
         self._throttle = Throttle(clock, lambda: quota_spans(self.settings), self._monitoring.record_throttle_time)
         self._admission = Admission(clock, lambda: self.settings, self.metrics)
         self._server = Server(network, self._admission, self._throttle, clock)
+        self._security = NodeSecurity(
+            settings,
+            network=network,
+            clock=clock,
+            random=entropy.stream("security"),
+            client_id=f"penstock-node-{self.node_id}",
+            documents=documents,
+        )
         self._endpoints: list[Endpoint] = []
         self._context: Context | None = None
         self.broken = asyncio.Event()
@@ -154,6 +167,7 @@ class Node:
             reserve_size=self.settings["log.reserve.bytes"],
         )
         try:
+            await self._security.start()
             self._bind()
             await self._monitoring.listen(self.settings["metrics.listener"])
             await self._build(store)
@@ -168,6 +182,9 @@ class Node:
             raise
 
     async def _build(self, store: LogStore) -> None:
+        self._server.security = self._security.build_listeners(
+            self.metrics, lambda: self.context.quorum.image.credentials
+        )
         quorum = await self._open_quorum(store)
         services = self._build_cluster_services(store, quorum)
         self._context, marker_sender = self._build_context(store, quorum, services)
@@ -208,15 +225,16 @@ class Node:
             settings=self.settings,
             initial_features=INITIAL,
             directory=store.directory,
-            network=self._network,
+            network=self._security.controller_dialer(),
             cluster_id=store.cluster_id,
             endpoints=lambda: own_voter_endpoints(self.settings, self._endpoints),
         )
 
     def _build_cluster_services(self, store: LogStore, quorum: Quorum) -> _ClusterServices:
         """Build the services that send requests to other nodes: registration, replication, and the rest."""
+        dialer = self._security.broker_dialer()
         self._peers = peers = Peers(
-            network=self._network,
+            network=dialer,
             clock=self._clock,
             random=self._entropy.stream("peers"),
             address_of=self._address_of,
@@ -245,7 +263,7 @@ class Node:
             self._clock,
             lambda: self.settings,
             PeerAccess(
-                network=self._network,
+                network=dialer,
                 channel=channel,
                 broker_epoch=lambda: lifecycle.broker_epoch,
                 address_of=self._address_of,
@@ -363,6 +381,7 @@ class Node:
     def abandon(self) -> None:
         """Stop immediately, as in a crash: no leadership is handed over, and the data folder is left as it is."""
         self._server.stop()
+        self._security.stop()
         self._scheduler.stop()
         if self._lifecycle is not None:
             self._lifecycle.stop()
@@ -388,6 +407,7 @@ class Node:
             broker_epoch = self._lifecycle.broker_epoch
             self._lifecycle.stop()
         self._server.stop()
+        self._security.stop()
         self._scheduler.stop()
         if self._context is not None:
             context, self._context = self._context, None
@@ -424,7 +444,9 @@ class Node:
         advertised = [parse_listener(text) for text in self.settings["advertised.listeners"] or ()]
         for name, host, port in [parse_listener(text) for text in self.settings.words("listeners")]:
             try:
-                bound = self._server.bind(name, host, port)
+                bound = self._server.bind(name, host, port, self._security.tls_of(name))
+            except TlsError as error:
+                raise StartupError(f"The listener {name} cannot use TLS: {error}") from None
             except OSError as error:
                 if error.errno == errno.EADDRINUSE:
                     raise PortInUse(port, "--port") from None
@@ -438,7 +460,12 @@ class Node:
             cluster_id=store.cluster_id,
             incarnation_id=self._entropy.uuid(),
             end_points=tuple(
-                BrokerEndpoint(name=each.listener, host=each.host, port=each.port, security_protocol=0)
+                BrokerEndpoint(
+                    name=each.listener,
+                    host=each.host,
+                    port=each.port,
+                    security_protocol=self._security.protocol_id(each.listener),
+                )
                 for each in self._client_endpoints()
             ),
             features=OWN_FEATURES,
@@ -453,9 +480,11 @@ class Node:
         broker = self.context.quorum.image.brokers.get(NodeId(node_id))
         if broker is None or not broker.end_points:
             return None
-        name = self.settings["inter.broker.listener.name"]
-        end_point = (None if name is None else broker.end_point(name.upper())) or broker.end_points[0]
-        return end_point.host, end_point.port
+        name = inter_broker_listener(self.settings)
+        end_point = None if name is None else broker.end_point(name)
+        if end_point is None and broker.end_points[0].security_protocol == PLAINTEXT_ID:
+            end_point = broker.end_points[0]
+        return None if end_point is None else (end_point.host, end_point.port)
 
     def _settings_changed(self, delta: Delta, image: Image) -> None:
         if any(resource.type == BROKER for resource in delta.configs_changed):
@@ -464,6 +493,11 @@ class Node:
                 node=image.config(ConfigResource(BROKER, str(self.node_id))),
             )
             self.context.settings = self.settings
+            for name, tls in self._security.changed_tls(self.settings).items():
+                try:
+                    self._server.renew(name, tls)
+                except TlsError as problem:
+                    log.error("the listener %s keeps its present certificate: %s", name, problem)
 
     def _quotas_changed(self, delta: Delta, image: Image) -> None:
         if delta.quotas_changed:

@@ -32,7 +32,7 @@ from penstock.model.errors import Corruption, NotController, Refusal, StartupErr
 from penstock.model.ids import LeaderEpoch, NodeId, Offset
 from penstock.ports.clock import Clock, Timer
 from penstock.ports.disk import Disk
-from penstock.ports.network import FileSlice, Network
+from penstock.ports.network import Dialer, FileSlice
 from penstock.raft.core import Core
 from penstock.raft.events import (
     Appended,
@@ -129,7 +129,7 @@ class Quorum:
         settings: BrokerSettings,
         initial_features: Mapping[str, int],
         directory: LogDirectory | None = None,
-        network: Network | None = None,
+        network: Dialer | None = None,
         cluster_id: str | None = None,
         endpoints: Callable[[], tuple[VoterEndpoint, ...]] = tuple,
     ) -> "Quorum":

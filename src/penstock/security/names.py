@@ -63,13 +63,17 @@ def map_name(rules: Sequence[MappingRule], name: str) -> str:
             return name
         match = rule.pattern.fullmatch(name)
         if match is not None:
-            user = re.sub(r"\\([0-9])", lambda group: match.group(int(group[1])) or "", rule.replacement)
+            user = _expanded(rule.replacement, match)
             return user.lower() if rule.case == "L" else user.upper() if rule.case == "U" else user
     raise InvalidCertificate("no rule of ssl.principal.mapping.rules matches the name in the certificate")
 
 
+def _expanded(replacement: str, match: Any) -> str:
+    return re.sub(r"\\([0-9])", lambda group: match.group(int(group[1])) or "", replacement)
+
+
 def _compiled(pattern: str) -> Any:
-    import re2  # needed only with rules
+    import re2  # type: ignore[import-untyped]  # needed only with rules
 
     try:
         return re2.compile(pattern.replace("\\/", "/"))

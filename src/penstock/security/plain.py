@@ -55,8 +55,8 @@ class PlainClient:
     def first(self) -> bytes:
         return self._message
 
-    def step(self, message: bytes) -> None:
-        """Return None: the server has accepted the password."""
+    def step(self, message: bytes) -> bytes | None:
+        return None  # the server has accepted the password
 
 
 def _digest(key: bytes, data: bytes) -> bytes:

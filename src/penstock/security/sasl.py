@@ -38,7 +38,6 @@ class Verdict(Enum):
     """Pass ApiVersions on."""
     HANDSHAKE = auto()
     TOKEN = auto()
-    BARE_TOKEN = auto()
     ILLEGAL_HANDSHAKE = auto()
     """Answer a second SaslHandshake with ILLEGAL_SASL_STATE, then close."""
     PASS = auto()
@@ -82,7 +81,7 @@ class SaslServer:
         self.principal: Principal | None = None
         self.mechanism: str | None = None
         self.expires_at_ms: int | None = None
-        """When the session ends, by the wall clock; None if it does not."""
+        """When the session ends, by the monotonic clock; None if it does not."""
         self._mechanisms = mechanisms
         self._start = start
         self._lifetime_ms_max = lifetime_ms_max
@@ -95,8 +94,7 @@ class SaslServer:
         state = self.state
         if state is State.AUTHENTICATED:
             return self._classify_authenticated(api_key, now_ms)
-        if state is State.BARE_TOKENS:
-            return Verdict.BARE_TOKEN
+        assert state is not State.BARE_TOKENS, "every frame is a token, without a header"
         verdict = _TABLE[state].get(api_key, Verdict.CLOSE)
         if verdict is not Verdict.GREET and verdict is not Verdict.CLOSE and not APIS[api_key].accepts(version):
             return Verdict.CLOSE
@@ -131,8 +129,11 @@ class SaslServer:
         self.state = State.CLOSED
         return HandshakeReply(IllegalSaslState.code, (), True)
 
-    def authenticate(self, token: bytes, now_ms: int) -> TokenReply | None:
-        """Take a token of the client; None closes the connection without a response."""
+    def authenticate(self, token: bytes, now_ms: int, *, wall_ms: int) -> TokenReply | None:
+        """Take a token of the client; None closes the connection without a response.
+
+        Sessions are measured by the monotonic clock; credentials expire by the wall clock.
+        """
         assert self._exchange is not None and self.mechanism is not None, "a handshake comes first"
         if self._wants_other_mechanism:
             self.state = State.CLOSED
@@ -140,12 +141,12 @@ class SaslServer:
         try:
             outcome = self._exchange.step(token)
             if isinstance(outcome, Accepted):
-                return self._accepted(outcome, now_ms)
+                return self._accepted(outcome, now_ms, wall_ms)
         except AuthenticationFailed as problem:
             return self._failed(str(problem))
         return TokenReply(NO_ERROR, None, outcome.message, 0, False)
 
-    def _accepted(self, outcome: Accepted, now_ms: int) -> TokenReply:
+    def _accepted(self, outcome: Accepted, now_ms: int, wall_ms: int) -> TokenReply:
         assert self.mechanism is not None
         principal = user(outcome.user)
         if self.principal is not None and principal != self.principal:
@@ -153,9 +154,9 @@ class SaslServer:
         longest = self._lifetime_ms_max(self.mechanism)
         limits = [longest] if longest > 0 else []
         if outcome.expires_at_ms is not None:
-            if outcome.expires_at_ms <= now_ms:
+            if outcome.expires_at_ms <= wall_ms:
                 return self._failed("The credential has expired")
-            limits.append(outcome.expires_at_ms - now_ms)
+            limits.append(outcome.expires_at_ms - wall_ms)
         lifetime = min(limits, default=0)
         self.principal = principal
         self.expires_at_ms = now_ms + lifetime if lifetime else None

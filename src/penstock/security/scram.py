@@ -140,7 +140,10 @@ class ScramClient:
 
     def step(self, message: bytes) -> bytes | None:
         text = message.decode("utf-8", "replace")
-        return self._prove(text) if self._expected is None else self._verify(text, self._expected)
+        if self._expected is None:
+            return self._prove(text)
+        self._verify(text, self._expected)
+        return None
 
     def _prove(self, text: str) -> bytes:
         match = _SERVER_FIRST.fullmatch(text)
