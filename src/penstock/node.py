@@ -34,7 +34,7 @@ from penstock.metadata.records import BrokerEndpoint
 from penstock.metrics import declared
 from penstock.model.errors import PortInUse, Refusal, StartupError
 from penstock.model.ids import NodeId
-from penstock.node_security import NodeSecurity
+from penstock.node_security import NodeSecurity, first_credentials
 from penstock.node_settings import data_folder, network_limits, parse_listener, quota_spans
 from penstock.ports.child import Children
 from penstock.ports.clock import Clock, Timer
@@ -224,6 +224,7 @@ class Node:
             directory_id=store.directory_id,
             settings=self.settings,
             initial_features=INITIAL,
+            initial_records=first_credentials(self.settings),
             directory=store.directory,
             network=self._security.controller_dialer(),
             cluster_id=store.cluster_id,

@@ -18,12 +18,15 @@ from penstock.config.listeners import (
     node_listener_names,
 )
 from penstock.config.settings import BrokerSettings
+from penstock.metadata.records import UserScramCredentialRecord
 from penstock.model.errors import InvalidConfig, StartupError
 from penstock.ports.clock import Clock
 from penstock.ports.network import Network, TlsError, TlsSettings
+from penstock.security.bootstrap import parse_first_users
 from penstock.security.mechanisms import Credentials, ServerMechanisms, own_login, own_user
 from penstock.security.names import InvalidCertificate, map_name, parse_rules, subject_of
 from penstock.security.principal import Principal, parse_principals, user
+from penstock.security.scram import MECHANISM_IDS
 from penstock.security.tls import client_tls, server_tls
 from penstock.server.authentication import FailureDelays, ListenerSecurity, load_codecs
 from penstock.server.token_keys import TokenKeys
@@ -69,9 +72,7 @@ class NodeSecurity:
         for name, listener in self._listeners.items():
             if listener.is_sasl and OAUTHBEARER in listener.get("sasl.enabled.mechanisms"):
                 if self._documents is None:
-                    raise StartupError(
-                        "OAUTHBEARER needs access to files and web servers, which this node does not have"
-                    )
+                    raise StartupError("OAUTHBEARER needs files or web servers, which this node cannot read")
                 self._token_keys[name] = keys = TokenKeys(listener, self._documents, self._clock)
                 await keys.start()
         if any(listener.is_sasl for listener in self._listeners.values()):
@@ -167,3 +168,22 @@ class NodeSecurity:
 
     def _login(self, listener: ListenerConfig, mechanism: str) -> StartLogin:
         return lambda: own_login(listener, mechanism, self._random)
+
+
+def first_credentials(settings: BrokerSettings) -> list[UserScramCredentialRecord]:
+    """Return the users of a new cluster."""
+    try:
+        users = parse_first_users(settings["bootstrap.scram.credentials"] or "")
+    except InvalidConfig as problem:
+        raise StartupError(problem.message) from None
+    return [
+        UserScramCredentialRecord(
+            name=each.name,
+            mechanism=MECHANISM_IDS[each.mechanism],
+            salt=each.credential.salt,
+            stored_key=each.credential.stored_key,
+            server_key=each.credential.server_key,
+            iterations=each.credential.iterations,
+        )
+        for each in users
+    ]

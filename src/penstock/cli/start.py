@@ -140,6 +140,7 @@ async def _serve(settings: "BrokerSettings") -> None:
         RealChildren,
         RealClock,
         RealDisk,
+        RealDocuments,
         RealEntropy,
         RealNetwork,
         ThreadOffload,
@@ -164,6 +165,7 @@ async def _serve(settings: "BrokerSettings") -> None:
         children=RealChildren(),
         offload=ThreadOffload(),
         instruments=real_instruments(disk, network),
+        documents=RealDocuments(),
     )
     stop = asyncio.ensure_future(stop_requested.wait())
     alive = asyncio.ensure_future(_stay_alive(manager))

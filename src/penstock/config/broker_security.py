@@ -115,6 +115,10 @@ SECURITY_OPTIONS: Final[tuple[Option, ...]] = (
     _text("sasl.oauthbearer.sub.claim.name", "sub", "The claim that contains the user name."),
     _int("sasl.oauthbearer.clock.skew.seconds", 30, least=0,
          doc="The difference between the clocks of the issuer and this node that is tolerated."),
+    _secret("bootstrap.scram.credentials", None, own=True,
+            doc="The SCRAM credentials of the first users, which are written when a cluster is created: "
+                "`SCRAM-SHA-512=[name=...,iterations=...,salt=...,stored_key=...,server_key=...]`, with base64 "
+                "values. `penstock start --secure` sets it."),
     # Nodes
     _text("super.users", "", check=check_users,
           doc="The principals, as `User:a;User:b`, that may act as nodes of this cluster on listeners that "

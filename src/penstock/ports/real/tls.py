@@ -154,6 +154,8 @@ class TlsSocket:
             except (BlockingIOError, InterruptedError):
                 return False
             if count == 0:
+                if not self._seen:
+                    raise ConnectionAbortedError("the peer only checked whether the port is open")
                 raise TlsError("the peer closed the connection during the TLS handshake")
             if not self._seen:
                 self._seen = True

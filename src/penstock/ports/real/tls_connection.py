@@ -75,7 +75,7 @@ class TlsConnection(SocketConnection):
             if not self._tls.handshake():
                 return False
         except OSError as error:
-            if not self.is_dialed:
+            if not self.is_dialed and not isinstance(error, ConnectionAbortedError):
                 self._network.closed["tls_handshake"] += 1
                 self._network.log_peer(self.peer_host, str(error))
             self._drop(error if isinstance(error, TlsError) else TlsError(str(error)))
