@@ -109,7 +109,8 @@ def replicate(bootstrap: str) -> None:
         "sasl.password": "eve",
     }
     topic = NewTopic("replicated", 3, 3, config={"min.insync.replicas": "3"})
-    for future in AdminClient(settings).create_topics([topic]).values():
+    admin = AdminClient(settings)
+    for future in admin.create_topics([topic]).values():
         future.result(60)
     failed: list[object] = []
     producer = Producer({**settings, "acks": "all", "message.timeout.ms": 60000})

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-
 import pytest
 
 from penstock.testing import Broker
@@ -188,7 +187,7 @@ def test_a_certificate_is_a_login(secured: Secured) -> None:
     for wrong in ({}, {"ssl.certificate.location": str(secured.certificates.stranger),
                        "ssl.key.location": str(secured.certificates.stranger)}):  # fmt: skip
         refused = AdminClient({**settings, **wrong})
-        with pytest.raises(Exception, match="_TRANSPORT|_TIMED_OUT"):
+        with pytest.raises(Exception, match=r"_TRANSPORT|_TIMED_OUT"):
             refused.list_topics(timeout=3)
 
 
@@ -275,5 +274,5 @@ def test_librdkafka_logs_in_with_a_signed_token(tmp_path: Path) -> None:
             if is_accepted:
                 assert admin.list_topics(timeout=30).brokers
             else:
-                with pytest.raises(Exception, match="_TRANSPORT|_TIMED_OUT|_AUTHENTICATION"):
+                with pytest.raises(Exception, match=r"_TRANSPORT|_TIMED_OUT|_AUTHENTICATION"):
                     admin.list_topics(timeout=3)
