@@ -90,7 +90,7 @@ def _secured(data: Path, host: str, plans: Sequence[config_files.NodePlan]) -> l
     folder = SecureFolder(data)
     if not folder.exists:
         folder.create(hosts=host_names(host), bootstrap=",".join(plan.address for plan in plans))
-    print(f"client properties: {folder.client_file}, for Java: {folder.java_client_file}", flush=True)
+    typer.echo(f"client properties: {folder.client_file}, for Java: {folder.java_client_file}", err=True)
     return config_files.secure_options(plans, folder)
 
 
