@@ -52,8 +52,8 @@ def password_in(file: Path) -> str:
 def test_one_command_starts_a_secured_node(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     data = tmp_path / "data"
-    start = ("start", "--secure", "--data", str(data), "--host", HOST, "--port", str(port))
-    start = (*start, "--set", "log.reserve.bytes=0")
+    start = ["start", "--secure", "--data", str(data), "--host", HOST, "--port", str(port)]
+    start += ["--set", "log.reserve.bytes=0"]
     client, java = data / "security" / "client.properties", data / "security" / "client.java.properties"
     with running(*start):
         assert mode(data / "security") == 0o700

@@ -8,7 +8,7 @@ import datetime
 import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -63,7 +63,7 @@ def issue_certificate(
     from cryptography.hazmat.primitives import serialization
     from cryptography.x509.oid import ExtendedKeyUsageOID
 
-    signer = serialization.load_pem_private_key(authority.key.encode(), None)
+    signer = cast("ec.EllipticCurvePrivateKey", serialization.load_pem_private_key(authority.key.encode(), None))
     parent = x509.load_pem_x509_certificate(authority.certificate.encode())
     key = _new_key()
     builder = (
@@ -74,7 +74,7 @@ def issue_certificate(
             x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
         )
         .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()),  # type: ignore[arg-type]
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()),
             critical=False,
         )
     )
@@ -82,7 +82,7 @@ def issue_certificate(
         builder = builder.add_extension(
             x509.SubjectAlternativeName([_host(host) for host in dict.fromkeys(hosts)]), critical=False
         )
-    return _signed(builder, key, signer)  # type: ignore[arg-type]
+    return _signed(builder, key, signer)
 
 
 def describe_certificate(pem: str) -> CertificateInfo:

@@ -67,7 +67,7 @@ class SecureFolder:
     def renew(self, *, hosts: Sequence[str]) -> None:
         """Issue a new certificate with the same authority; running nodes load it by themselves."""
         if not self.exists:
-            raise ActionError(f"There is no certificate in {self.path}. Start with --secure to create one.")
+            raise ActionError(f"There is no certificate in {self.path}.", code="NOT_SECURED")
         authority = SignedKey((self.path / _AUTHORITY_KEY).read_text(), self.authority_file.read_text())
         self._write_node(authority, hosts, datetime.datetime.now(datetime.UTC))
 

@@ -44,7 +44,7 @@ def list_users(connection: Connection) -> list[User]:
 
 def add_user(connection: Connection, name: str, password: str) -> None:
     if any(user.name == name for user in list_users(connection)):
-        raise ActionError(f"User '{name}' already exists. Change the password with 'penstock user passwd {name}'.")
+        raise ActionError(f"User '{name}' already exists.", code="USER_EXISTS")
     _set_password(connection, name, password)
 
 
@@ -64,7 +64,7 @@ def remove_user(connection: Connection, name: str) -> None:
 def _existing(connection: Connection, name: str) -> User:
     found = next((user for user in list_users(connection) if user.name == name), None)
     if found is None:
-        raise ActionError(f"User '{name}' does not exist. Create it with 'penstock user add {name}'.")
+        raise ActionError(f"User '{name}' does not exist.", code="UNKNOWN_USER")
     return found
 
 

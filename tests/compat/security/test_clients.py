@@ -174,7 +174,7 @@ def test_a_wrong_password_is_refused(secured: Secured, client: str, mechanism: s
 def test_a_certificate_is_a_login(secured: Secured) -> None:
     from confluent_kafka.admin import AdminClient
 
-    settings = {
+    settings: dict[str, Any] = {
         "bootstrap.servers": secured.bootstrap("SSL"),
         "security.protocol": "SSL",
         "ssl.ca.location": str(secured.certificates.authority),
@@ -201,7 +201,7 @@ def test_users_are_managed_with_the_admin_client(secured: Secured) -> None:
         UserScramCredentialUpsertion,
     )
 
-    settings = {
+    settings: dict[str, Any] = {
         "bootstrap.servers": secured.bootstrap("SASL_SSL"),
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": "SCRAM-SHA-256",
@@ -212,7 +212,8 @@ def test_users_are_managed_with_the_admin_client(secured: Secured) -> None:
     info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 8192)
     for future in admin.alter_user_scram_credentials([UserScramCredentialUpsertion("bob", info, b"builder")]).values():
         future.result(30)
-    described = admin.describe_user_scram_credentials(["bob"])["bob"].result(30)
+    asked: Any = admin.describe_user_scram_credentials(["bob"])
+    described = asked["bob"].result(30)
     assert [(each.mechanism, each.iterations) for each in described.scram_credential_infos] == [
         (ScramMechanism.SCRAM_SHA_256, 8192)
     ]
@@ -261,15 +262,14 @@ def test_librdkafka_logs_in_with_a_signed_token(tmp_path: Path) -> None:
     )
     with broker:
         for made, is_accepted in ((token("alice"), True), (token("alice", symmetric=True), False)):
-            admin = AdminClient(
-                {
-                    "bootstrap.servers": broker.bootstrap,
-                    "security.protocol": "SASL_PLAINTEXT",
-                    "sasl.mechanism": "OAUTHBEARER",
-                    "oauth_cb": lambda _, made=made: (made, time.time() + 600),
-                    "log_level": 0,
-                }
-            )
+            settings: dict[str, Any] = {
+                "bootstrap.servers": broker.bootstrap,
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "OAUTHBEARER",
+                "oauth_cb": lambda _, made=made: (made, time.time() + 600),
+                "log_level": 0,
+            }
+            admin = AdminClient(settings)
             admin.poll(1)
             if is_accepted:
                 assert admin.list_topics(timeout=30).brokers

@@ -9,6 +9,7 @@ import os
 import socket
 import ssl
 from collections.abc import AsyncIterator
+from itertools import count
 from pathlib import Path
 from struct import pack
 
@@ -253,12 +254,11 @@ async def test_a_certificate_that_changes_is_loaded_again(
     path.write_bytes(certificates.broker.read_bytes())
     tls = ServerTls(TlsSettings(key_store=pem(path)))
 
-    def used() -> ssl.SSLContext:
-        nonlocal now
-        now += CHECK_INTERVAL_S
-        return tls.wrap(now).ssl.context
+    seconds = count(1000)
 
-    now = 1000.0
+    def used() -> ssl.SSLContext:
+        return tls.wrap(next(seconds) * CHECK_INTERVAL_S).ssl.context
+
     first = used()
     assert used() is first
     path.write_bytes(certificates.issue("broker", file="again.pem", hosts=[HOST, "localhost"]).read_bytes())
