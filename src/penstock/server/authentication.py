@@ -100,6 +100,8 @@ class ListenerSecurity:
     def identify(self, session: "ClientSession", principal: Principal) -> None:
         """Give a connection its principal, once."""
         session.principal = principal
+        # Looked up for an anonymous client, if ApiVersions came before the login.
+        session.client = None
         session.connection.is_node = self._is_for_nodes and principal in self._node_principals
         self.metrics.authentications.add()
 
