@@ -42,6 +42,7 @@ class ScramCredential(NamedTuple):
 
 
 FindCredential = Callable[[str], ScramCredential | None]
+DerivePassword = Callable[[str, str, bytes, int], bytes]
 
 
 def credential_from_salted(mechanism: str, salt: bytes, iterations: int, salted: bytes) -> ScramCredential:
@@ -127,10 +128,14 @@ class ScramServer:
 
 
 class ScramClient:
-    def __init__(self, mechanism: str, user: str, password: str, *, nonce: str) -> None:
+    def __init__(
+        self, mechanism: str, user: str, password: str, *, nonce: str, derive: DerivePassword | None = None
+    ) -> None:
+        """Create one for one exchange; `nonce` must be new and random, `derive` may remember salted passwords."""
         self._mechanism = mechanism
         self._hash = HASHES[mechanism]
         self._password = password
+        self._derive = derive or salted_password
         self._nonce = nonce
         self._bare = f"n={_escape(user)},r={nonce}"
         self._expected: bytes | None = None
@@ -154,7 +159,7 @@ class ScramClient:
             raise AuthenticationFailed("the server's nonce does not continue the client's")
         if not ITERATIONS_MIN <= iterations <= 1_000_000:
             raise AuthenticationFailed(f"the server requests {iterations} iterations")
-        salted = salted_password(self._mechanism, self._password, salt, iterations)
+        salted = self._derive(self._mechanism, self._password, salt, iterations)
         without_proof = f"c=biws,r={nonce}"
         signed = f"{self._bare},{text},{without_proof}".encode()
         client_key = hmac.digest(salted, b"Client Key", self._hash)
