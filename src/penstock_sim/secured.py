@@ -24,7 +24,7 @@ from penstock_sim.clock import SimClock
 from penstock_sim.network import NetworkPort
 
 MECHANISM: Final = "SCRAM-SHA-256"
-USER, OTHER_USER, PASSWORD = "client", "other", "secret"
+USER, OTHER_USER, NOBODY, PASSWORD = "client", "other", "nobody", "secret"
 ANSWER_S_MAX: Final = 3.0
 
 
@@ -60,8 +60,17 @@ def node_options(name: str, port: int, nodes: int, lifetime_ms: int) -> dict[str
 _derive = cache(salted_password)
 
 
+class _Intruding(ScramClient):
+    """A client that does not ask the server for a proof: it does not know the password either."""
+
+    def _verify(self, text: str, expected: bytes) -> None:
+        return
+
+
 def _login(user: str, password: str, random: Random) -> ScramClient:
-    return ScramClient(MECHANISM, user, password, nonce=random.randbytes(12).hex(), derive=_derive)
+    return (ScramClient if password == PASSWORD and user != NOBODY else _Intruding)(
+        MECHANISM, user, password, nonce=random.randbytes(12).hex(), derive=_derive
+    )
 
 
 def dialer(client: Client, *, user: str = USER, password: str = PASSWORD) -> SecuredDialer:
@@ -161,7 +170,7 @@ class Intruder(Client):
         self._close(wire)
 
     async def _guess(self) -> None:
-        wire = await self._open(password="guess") if self.random.random() < 0.5 else await self._open(user="nobody")
+        wire = await self._open(password="guess") if self.random.random() < 0.5 else await self._open(user=NOBODY)
         if wire is not None:
             self.complain("inv_52: a wrong login was accepted")
             self._close(wire)
