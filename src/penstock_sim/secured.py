@@ -166,13 +166,13 @@ class Intruder(Client):
         else:
             answered = await self._is_answered(wire, ApiKey.FETCH, 12, **_replica_fetch(victim))
         if answered:
-            self.complain("inv_53: a node answered a client that acts as a node")
+            self.complain("inv_54: a node answered a client that acts as a node")
         self._close(wire)
 
     async def _guess(self) -> None:
         wire = await self._open(password="guess") if self.random.random() < 0.5 else await self._open(user=NOBODY)
         if wire is not None:
-            self.complain("inv_52: a wrong login was accepted")
+            self.complain("inv_55: a wrong login was accepted")
             self._close(wire)
 
     async def _outlive(self) -> None:
@@ -182,7 +182,7 @@ class Intruder(Client):
         # Clocks of nodes run at different rates, and a node may be paused.
         await self.sleep(self._lifetime_s * 1.2 + 0.5)
         if not wire.is_lost and await self._is_answered(wire, ApiKey.API_VERSIONS, 0):
-            self.complain("inv_53: a request was answered after its session had expired")
+            self.complain("inv_55: a request was answered after its session had expired")
         self._close(wire)
 
     async def _change_user(self) -> None:
@@ -204,7 +204,7 @@ class Intruder(Client):
             code = int(body.error_code)
             token = None if code else exchange.step(body.auth_bytes)
         if token is None and not code:
-            self.complain("inv_53: a connection changed its user")
+            self.complain("inv_55: a connection changed its user")
         self._close(wire)
 
     def _close(self, wire: _Wire) -> None:
