@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from penstock.testing import Broker
-from tests.integration.command import Outcome, penstock
+from tests.support.command import Outcome, penstock
 from tests.support.ports import HOST, adjacent_ports, free_ports
 
 pytest.importorskip("cryptography")

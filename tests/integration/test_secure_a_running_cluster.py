@@ -17,6 +17,9 @@ class UpgradedCluster(Cluster):
         self._plain, self._tls = free_ports(3), free_ports(3)
         self.members = {node: Member(self.options(node, step=0)) for node in (1, 2, 3)}
 
+    def is_whole(self) -> bool:
+        return self.active is not None and len(list(self.active.quorum.image.live_brokers())) == 3
+
     def options(self, node: int, step: int) -> dict[str, str]:
         """Return the options of a node: 0 plain text, 1 with both listeners, 2 using TLS, 3 with TLS only."""
         plain = f"PLAINTEXT://{HOST}:{self._plain[node - 1]}"
@@ -51,8 +54,9 @@ async def test_a_running_cluster_is_secured_one_node_at_a_time(tmp_path: Path) -
                 await member.stop()
                 member.settings = cluster.options(node, step)
                 await member.start()
-                active = await cluster.until_active()
-                await eventually_here(lambda active=active: len(list(active.quorum.image.live_brokers())) == 3)
+                await cluster.until_active()
+                await eventually_here(cluster.is_whole)
                 await cluster.until_agreed()
+        active = await cluster.until_active()
         for broker in active.quorum.image.brokers.values():
             assert [(each.name, each.security_protocol) for each in broker.end_points] == [("NODES", 1)]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.testing import BrokerProcess
-from tests.integration.command import penstock
+from tests.support.command import penstock
 from tests.support.ports import HOST, free_ports
 from tests.support.security import Certificates, first_user, jaas
 
@@ -75,8 +75,8 @@ def test_secrets_do_not_leak(tmp_path: Path) -> None:
                     shown += [found.out, found.err]
                 changed = penstock("config", "set", "--broker", "1", f"ssl.keystore.password={CANARY}-dynamic", *words)
                 shown += [changed.out, changed.err]
-        for path in ("metrics", "health", "ready"):
-            shown.append(urllib.request.urlopen(f"http://{HOST}:{metrics}/{path}").read().decode())
+        for page in ("metrics", "health", "ready"):
+            shown.append(urllib.request.urlopen(f"http://{HOST}:{metrics}/{page}").read().decode())
         command_line = Path(f"/proc/{broker.pid}/cmdline").read_text()
         shown.append(command_line)
     shown.append(broker.log_path.read_text())

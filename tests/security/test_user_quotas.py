@@ -6,7 +6,7 @@ import secrets
 from pathlib import Path
 
 from penstock.testing import Broker
-from tests.integration.command import penstock
+from tests.support.command import penstock
 
 
 def test_a_quota_applies_to_its_user_only(secured: Broker, tmp_path: Path) -> None:
