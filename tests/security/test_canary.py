@@ -80,6 +80,9 @@ def test_secrets_do_not_leak(tmp_path: Path) -> None:
         command_line = Path(f"/proc/{broker.pid}/cmdline").read_text()
         shown.append(command_line)
     shown.append(broker.log_path.read_text())
+    dumped = penstock("log", "dump", str(tmp_path / "data" / "__cluster_metadata-0"), "--what", "records")
+    assert "ssl.keystore.password" not in dumped.out and "[hidden]" in dumped.out
+    shown.append(dumped.out)
     assert any("Authentication failed" in text for text in shown), "the failures were logged"
     for text in shown:
         assert CANARY not in text
