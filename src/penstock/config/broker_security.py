@@ -50,7 +50,7 @@ def check_users(name: str, value: Value) -> None:
 
 SECURITY_OPTIONS: Final[tuple[Option, ...]] = (
     # TLS
-    _text("ssl.client.auth", "none", choices=("none", "requested", "required"), scope="per-broker",
+    _text("ssl.client.auth", "none", choices=("none", "requested", "required"),
           doc="Whether clients must present a certificate: `none`, `requested` or `required`. On a SASL_SSL listener "
               "only a value with the listener's prefix applies."),
     _list("ssl.enabled.protocols", ("TLSv1.2", "TLSv1.3"), choices=("TLSv1.2", "TLSv1.3"), allow_empty=False,
@@ -73,7 +73,7 @@ SECURITY_OPTIONS: Final[tuple[Option, ...]] = (
     _secret("ssl.truststore.password", None, "The password of a PKCS12 trust store.", scope="per-broker"),
     _secret("ssl.truststore.certificates", None, scope="per-broker",
             doc="The trusted certificates as PEM text, instead of a file."),
-    _text("ssl.endpoint.identification.algorithm", "https", choices=("https", ""), scope="per-broker",
+    _text("ssl.endpoint.identification.algorithm", "https", choices=("https", ""),
           doc="Whether a node checks that the certificate of another node has its host name: `https`, or empty for "
               "no check."),
     _list("ssl.principal.mapping.rules", ("DEFAULT",),
@@ -84,15 +84,15 @@ SECURITY_OPTIONS: Final[tuple[Option, ...]] = (
     _flag("ssl.allow.san.changes", False,
           doc="Accept a changed key store whose certificate lacks some of the host names of the present one."),
     # SASL
-    _list("sasl.enabled.mechanisms", (SCRAM_SHA_256, SCRAM_SHA_512), check=check_mechanisms, scope="per-broker",
+    _list("sasl.enabled.mechanisms", (SCRAM_SHA_256, SCRAM_SHA_512), check=check_mechanisms,
           allow_empty=False,
           doc="The SASL mechanisms that clients may use. The default in Kafka is GSSAPI, which Penstock does not "
               "support."),
-    _secret("sasl.jaas.config", None, scope="per-broker",
+    _secret("sasl.jaas.config", None,
             doc="The users of PLAIN (`user_<name>=\"<password>\"`), and the user and password with which this node "
                 "logs in at other nodes, in the format of Java's JAAS files. Set it for one listener and mechanism: "
                 "`listener.name.<listener>.<mechanism>.sasl.jaas.config`."),
-    _text("sasl.mechanism.inter.broker.protocol", PLAIN, check=check_node_mechanism, scope="per-broker",
+    _text("sasl.mechanism.inter.broker.protocol", PLAIN, check=check_node_mechanism,
           doc="The mechanism between brokers. The default in Kafka is GSSAPI."),
     _text("sasl.mechanism.controller.protocol", PLAIN, check=check_node_mechanism,
           doc="The mechanism of connections to controllers. The default in Kafka is GSSAPI. SCRAM is not possible on "
