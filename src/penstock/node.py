@@ -35,7 +35,7 @@ from penstock.metrics import declared
 from penstock.model.errors import PortInUse, Refusal, StartupError
 from penstock.model.ids import NodeId
 from penstock.node_security import NodeSecurity, first_credentials
-from penstock.node_settings import data_folder, network_limits, parse_listener, quota_spans
+from penstock.node_settings import check_cluster_id, data_folder, network_limits, parse_listener, quota_spans
 from penstock.ports.child import Children
 from penstock.ports.clock import Clock, Timer
 from penstock.ports.disk import Disk
@@ -55,7 +55,6 @@ from penstock.storage.compaction.child_worker import ChildWorker
 from penstock.storage.compaction.cleaner import Cleaner
 from penstock.storage.compaction.inline import InlineWorker
 from penstock.storage.janitor import Janitor
-from penstock.storage.meta_properties import FILE_NAME as META_PROPERTIES
 from penstock.storage.store import LogStore
 from penstock.transactions.coordinator_client import TransactionCoordinators
 from penstock.transactions.marker_sender import MarkerSender
@@ -154,7 +153,7 @@ class Node:
         if self.settings.ignored:
             log.info("these options have no effect in Penstock: %s", ", ".join(self.settings.ignored))
         folder = data_folder(self.settings)
-        _check_cluster_id(self.settings, self._disk, folder)
+        check_cluster_id(self.settings, self._disk, folder)
         store = LogStore.load(
             self._disk,
             folder,
@@ -494,11 +493,7 @@ class Node:
                 node=image.config(ConfigResource(BROKER, str(self.node_id))),
             )
             self.context.settings = self.settings
-            for name, tls in self._security.changed_tls(self.settings).items():
-                try:
-                    self._server.renew(name, tls)
-                except TlsError as problem:
-                    log.error("the listener %s keeps its present certificate: %s", name, problem)
+            self._security.renew_certificates(self.settings, self._server)
 
     def _quotas_changed(self, delta: Delta, image: Image) -> None:
         if delta.quotas_changed:
@@ -513,10 +508,3 @@ class Node:
         self._context.replicas.directory_failed()
         if self._lifecycle is not None:
             self._lifecycle.directory_failed(store.directory_id)
-
-
-def _check_cluster_id(settings: BrokerSettings, disk: Disk, folder: str) -> None:
-    """Check that a new node of a cluster has a cluster id: nodes that generate ids would never form one cluster."""
-    is_clustered = settings.words("controller.quorum.voters") or settings.words("controller.quorum.bootstrap.servers")
-    if is_clustered and settings["cluster.id"] is None and not disk.exists(f"{folder}/{META_PROPERTIES}"):
-        raise StartupError("A new node of a cluster needs the cluster's id: set cluster.id, the same on every node")

@@ -3,6 +3,7 @@
 Built once by node.py from the settings. Refuses with StartupError, in one line that says what to do.
 """
 
+import logging
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -29,11 +30,14 @@ from penstock.security.principal import Principal, parse_principals, user
 from penstock.security.scram import MECHANISM_IDS
 from penstock.security.tls import client_tls, server_tls
 from penstock.server.authentication import FailureDelays, ListenerSecurity, load_codecs
+from penstock.server.listener import Server
 from penstock.server.token_keys import TokenKeys
 
 if TYPE_CHECKING:
     from penstock.metrics.metrics import Metrics
     from penstock.ports.documents import Documents
+
+log = logging.getLogger(__name__)
 
 _BROKER_MECHANISM = "sasl.mechanism.inter.broker.protocol"
 _CONTROLLER_MECHANISM = "sasl.mechanism.controller.protocol"
@@ -82,14 +86,17 @@ class NodeSecurity:
         for keys in self._token_keys.values():
             keys.stop()
 
-    def changed_tls(self, settings: BrokerSettings) -> dict[str, TlsSettings]:
-        """Return the listeners whose TLS settings differ after a change of dynamic options."""
-        changed = {}
+    def renew_certificates(self, settings: BrokerSettings, server: Server) -> None:
+        """Apply changed TLS options to new connections; a listener keeps its certificate if the new one is bad."""
         for name in self._listeners:
             tls = server_tls(listener_config(settings, name))
-            if tls is not None and tls != self._tls[name]:
-                self._tls[name] = changed[name] = tls
-        return changed
+            if tls is None or tls == self._tls[name]:
+                continue
+            self._tls[name] = tls
+            try:
+                server.renew(name, tls)
+            except TlsError as problem:
+                log.error("the listener %s keeps its present certificate: %s", name, problem)
 
     # -- clients -----------------------------------------------------------------------------
 
