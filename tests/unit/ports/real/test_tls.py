@@ -153,7 +153,7 @@ async def test_a_peer_that_reads_late_gets_everything(stage: Stage) -> None:
     reader, writer = await asyncio.open_connection(HOST, stage.listener.port, ssl=blocking_client(stage), limit=1000)
     frame = os.urandom(4_000_000)
     writer.write(pack(">i", len(frame)) + frame)
-    await eventually_here(lambda: bool(stage.sessions) and stage.sessions[0].connection.unsent_size() > 0)
+    await eventually_here(lambda: any(each.unsent_in_memory() > 0 for each in stage.network.connections))
     assert await reader.readexactly(4 + len(frame)) == pack(">i", len(frame)) + frame
     writer.close()
 
