@@ -15,7 +15,7 @@ from struct import pack
 
 import pytest
 
-from penstock.ports.network import Connection, FileSlice, Session, TlsError, TlsSettings, TlsStore
+from penstock.ports.network import Connection, FileSlice, Limits, Session, TlsError, TlsSettings, TlsStore
 from penstock.ports.real import tls_connection
 from penstock.ports.real.disk import RealDisk
 from penstock.ports.real.network import RealNetwork
@@ -26,6 +26,7 @@ from tests.support.security import Certificates
 
 pytest.importorskip("cryptography")
 HOST = "127.0.0.1"
+BUFFER_SIZE = 64 * 1024
 
 
 class Echo:
@@ -64,7 +65,8 @@ class Collect:
 class Stage:
     def __init__(self, certificates: Certificates) -> None:
         self.certificates = certificates
-        self.network = RealNetwork()
+        # Small, so that a few megabytes never fit into the buffers of the operating system.
+        self.network = RealNetwork(Limits(send_buffer_size=BUFFER_SIZE))
         self.sessions: list[Echo] = []
         self.slices: list[FileSlice] = []
         trusted = TlsStore(location=str(certificates.authority), kind="PEM")
@@ -150,7 +152,12 @@ def blocking_client(stage: Stage, *, certificate: Path | None = None) -> ssl.SSL
 
 
 async def test_a_peer_that_reads_late_gets_everything(stage: Stage) -> None:
-    reader, writer = await asyncio.open_connection(HOST, stage.listener.port, ssl=blocking_client(stage), limit=1000)
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_SIZE)
+    sock.connect((HOST, stage.listener.port))
+    reader, writer = await asyncio.open_connection(
+        sock=sock, ssl=blocking_client(stage), server_hostname=HOST, limit=1000
+    )
     frame = os.urandom(4_000_000)
     writer.write(pack(">i", len(frame)) + frame)
     await eventually_here(lambda: any(each.unsent_in_memory() > 0 for each in stage.network.connections))
