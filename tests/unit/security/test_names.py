@@ -61,7 +61,8 @@ def certificate(*names: tuple[str, str]) -> bytes:
         .not_valid_after(begin + datetime.timedelta(days=1))
         .sign(key, hashes.SHA256())
     )
-    return built.public_bytes(serialization.Encoding.DER)
+    data: bytes = built.public_bytes(serialization.Encoding.DER)
+    return data
 
 
 def test_the_subject_has_the_form_of_java() -> None:

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from itertools import count
 from pathlib import Path
 from struct import pack
+from typing import Any
 
 import pytest
 
@@ -300,14 +301,12 @@ def test_pkcs12_stores_are_read_whatever_they_are_called(certificates: Certifica
     from cryptography.hazmat.primitives.serialization import pkcs12
 
     content = certificates.broker.read_bytes()
-    key = serialization.load_pem_private_key(content, None)
+    key: Any = serialization.load_pem_private_key(content, None)
     own = x509.load_pem_x509_certificate(content)
     authority = x509.load_pem_x509_certificate(certificates.authority.read_bytes())
     encryption = serialization.BestAvailableEncryption(b"canary")
     path = tmp_path / "store.jks"
-    path.write_bytes(
-        pkcs12.serialize_key_and_certificates(b"x", key, own, [authority], encryption)  # type: ignore[arg-type]
-    )
+    path.write_bytes(pkcs12.serialize_key_and_certificates(b"x", key, own, [authority], encryption))
     store = TlsStore(location=str(path), kind="JKS", password="canary")
     pair = load_key(store)
     assert pair.pem.count(b"BEGIN CERTIFICATE") == 2
