@@ -29,17 +29,18 @@ from penstock.metadata.delta import Delta
 from penstock.metadata.image import BROKER, ConfigResource, Image
 from penstock.metadata.quorum import METADATA_PARTITION, Quorum
 from penstock.metadata.quorum_reachability import majority_is_gone
-from penstock.metadata.records import BrokerEndpoint
 from penstock.metrics import declared
 from penstock.model.errors import PortInUse, Refusal, StartupError
 from penstock.model.ids import NodeId
-from penstock.node_settings import data_folder, network_limits, parse_listener, quota_spans
+from penstock.node_security import NodeSecurity, first_credentials
+from penstock.node_settings import check_cluster_id, data_folder, network_limits, parse_listener, quota_spans
 from penstock.ports.child import Children
 from penstock.ports.clock import Clock, Timer
 from penstock.ports.disk import Disk
+from penstock.ports.documents import Documents
 from penstock.ports.entropy import Entropy
 from penstock.ports.instruments import Instruments
-from penstock.ports.network import Network
+from penstock.ports.network import Network, TlsError
 from penstock.ports.offload import Offload
 from penstock.quotas.throttle import Throttle
 from penstock.replication.cluster_peers import PeerAccess
@@ -52,7 +53,6 @@ from penstock.storage.compaction.child_worker import ChildWorker
 from penstock.storage.compaction.cleaner import Cleaner
 from penstock.storage.compaction.inline import InlineWorker
 from penstock.storage.janitor import Janitor
-from penstock.storage.meta_properties import FILE_NAME as META_PROPERTIES
 from penstock.storage.store import LogStore
 from penstock.transactions.coordinator_client import TransactionCoordinators
 from penstock.transactions.marker_sender import MarkerSender
@@ -89,11 +89,12 @@ class Node:
         children: Children | None = None,
         offload: Offload | None = None,
         instruments: Instruments | None = None,
+        documents: Documents | None = None,
     ) -> None:
         """Create a node; `start` opens it.
 
         Without `children` or `offload`, the work that they would do runs on the event loop, in slices.
-        Without `instruments` there is no endpoint for metrics.
+        Without `instruments` there is no endpoint for metrics, without `documents` there is no OAUTHBEARER.
         """
         self.settings = settings
         self.node_id = NodeId(settings.integer("node.id"))
@@ -106,6 +107,14 @@ class Node:
         self._throttle = Throttle(clock, lambda: quota_spans(self.settings), self._monitoring.record_throttle_time)
         self._admission = Admission(clock, lambda: self.settings, self.metrics)
         self._server = Server(network, self._admission, self._throttle, clock)
+        self._security = NodeSecurity(
+            settings,
+            network=network,
+            clock=clock,
+            random=entropy.stream("security"),
+            client_id=f"penstock-node-{self.node_id}",
+            documents=documents,
+        )
         self._endpoints: list[Endpoint] = []
         self._context: Context | None = None
         self.broken = asyncio.Event()
@@ -141,7 +150,7 @@ class Node:
         if self.settings.ignored:
             log.info("these options have no effect in Penstock: %s", ", ".join(self.settings.ignored))
         folder = data_folder(self.settings)
-        _check_cluster_id(self.settings, self._disk, folder)
+        check_cluster_id(self.settings, self._disk, folder)
         store = LogStore.load(
             self._disk,
             folder,
@@ -154,6 +163,7 @@ class Node:
             reserve_size=self.settings["log.reserve.bytes"],
         )
         try:
+            await self._security.start()
             self._bind()
             await self._monitoring.listen(self.settings["metrics.listener"])
             await self._build(store)
@@ -168,6 +178,9 @@ class Node:
             raise
 
     async def _build(self, store: LogStore) -> None:
+        self._server.security = self._security.build_listeners(
+            self.metrics, lambda: self.context.quorum.image.credentials
+        )
         quorum = await self._open_quorum(store)
         services = self._build_cluster_services(store, quorum)
         self._context, marker_sender = self._build_context(store, quorum, services)
@@ -207,16 +220,18 @@ class Node:
             directory_id=store.directory_id,
             settings=self.settings,
             initial_features=INITIAL,
+            initial_records=first_credentials(self.settings),
             directory=store.directory,
-            network=self._network,
+            network=self._security.controller_dialer(),
             cluster_id=store.cluster_id,
             endpoints=lambda: own_voter_endpoints(self.settings, self._endpoints),
         )
 
     def _build_cluster_services(self, store: LogStore, quorum: Quorum) -> _ClusterServices:
         """Build the services that send requests to other nodes: registration, replication, and the rest."""
+        dialer = self._security.broker_dialer()
         self._peers = peers = Peers(
-            network=self._network,
+            network=dialer,
             clock=self._clock,
             random=self._entropy.stream("peers"),
             address_of=self._address_of,
@@ -245,7 +260,7 @@ class Node:
             self._clock,
             lambda: self.settings,
             PeerAccess(
-                network=self._network,
+                network=dialer,
                 channel=channel,
                 broker_epoch=lambda: lifecycle.broker_epoch,
                 address_of=self._address_of,
@@ -363,6 +378,7 @@ class Node:
     def abandon(self) -> None:
         """Stop immediately, as in a crash: no leadership is handed over, and the data folder is left as it is."""
         self._server.stop()
+        self._security.stop()
         self._scheduler.stop()
         if self._lifecycle is not None:
             self._lifecycle.stop()
@@ -388,6 +404,7 @@ class Node:
             broker_epoch = self._lifecycle.broker_epoch
             self._lifecycle.stop()
         self._server.stop()
+        self._security.stop()
         self._scheduler.stop()
         if self._context is not None:
             context, self._context = self._context, None
@@ -424,7 +441,9 @@ class Node:
         advertised = [parse_listener(text) for text in self.settings["advertised.listeners"] or ()]
         for name, host, port in [parse_listener(text) for text in self.settings.words("listeners")]:
             try:
-                bound = self._server.bind(name, host, port)
+                bound = self._server.bind(name, host, port, self._security.tls_of(name))
+            except TlsError as error:
+                raise StartupError(f"The listener {name} cannot use TLS: {error}") from None
             except OSError as error:
                 if error.errno == errno.EADDRINUSE:
                     raise PortInUse(port, "--port") from None
@@ -437,10 +456,7 @@ class Node:
             node_id=self.node_id,
             cluster_id=store.cluster_id,
             incarnation_id=self._entropy.uuid(),
-            end_points=tuple(
-                BrokerEndpoint(name=each.listener, host=each.host, port=each.port, security_protocol=0)
-                for each in self._client_endpoints()
-            ),
+            end_points=tuple(map(self._security.end_point, self._client_endpoints())),
             features=OWN_FEATURES,
             rack=self.settings["broker.rack"],
             log_dirs=(store.directory_id,),
@@ -449,13 +465,8 @@ class Node:
         )
 
     def _address_of(self, node_id: int) -> tuple[str, int] | None:
-        """Return the address of another broker: its inter-broker listener, or the first that it has registered."""
         broker = self.context.quorum.image.brokers.get(NodeId(node_id))
-        if broker is None or not broker.end_points:
-            return None
-        name = self.settings["inter.broker.listener.name"]
-        end_point = (None if name is None else broker.end_point(name.upper())) or broker.end_points[0]
-        return end_point.host, end_point.port
+        return None if broker is None or not broker.end_points else self._security.inter_broker_address(broker)
 
     def _settings_changed(self, delta: Delta, image: Image) -> None:
         if any(resource.type == BROKER for resource in delta.configs_changed):
@@ -464,6 +475,7 @@ class Node:
                 node=image.config(ConfigResource(BROKER, str(self.node_id))),
             )
             self.context.settings = self.settings
+            self._security.renew_certificates(self.settings, self._server)
 
     def _quotas_changed(self, delta: Delta, image: Image) -> None:
         if delta.quotas_changed:
@@ -478,10 +490,3 @@ class Node:
         self._context.replicas.directory_failed()
         if self._lifecycle is not None:
             self._lifecycle.directory_failed(store.directory_id)
-
-
-def _check_cluster_id(settings: BrokerSettings, disk: Disk, folder: str) -> None:
-    """Check that a new node of a cluster has a cluster id: nodes that generate ids would never form one cluster."""
-    is_clustered = settings.words("controller.quorum.voters") or settings.words("controller.quorum.bootstrap.servers")
-    if is_clustered and settings["cluster.id"] is None and not disk.exists(f"{folder}/{META_PROPERTIES}"):
-        raise StartupError("A new node of a cluster needs the cluster's id: set cluster.id, the same on every node")

@@ -1,14 +1,17 @@
 """Values that a node derives from its settings before its parts exist: the data folder, listeners, and limits.
 
-Values in, values out. Refuses with StartupError, in one line that says what to do.
+Values in, values out; `check_cluster_id` also looks into the data folder. Refuses with StartupError, in one line
+that says what to do.
 """
 
 import sys
 
 from penstock.config.settings import BrokerSettings
 from penstock.model.errors import StartupError
+from penstock.ports.disk import Disk
 from penstock.ports.network import Limits
 from penstock.quotas.limits import Spans
+from penstock.storage.meta_properties import FILE_NAME as META_PROPERTIES
 
 
 def data_folder(settings: BrokerSettings) -> str:
@@ -50,3 +53,10 @@ def network_limits(settings: BrokerSettings) -> Limits:
         receive_buffer_size=settings.integer("socket.receive.buffer.bytes"),
         send_buffer_size=settings.integer("socket.send.buffer.bytes"),
     )
+
+
+def check_cluster_id(settings: BrokerSettings, disk: Disk, folder: str) -> None:
+    """Check that a new node of a cluster has a cluster id: nodes that generate ids would never form one cluster."""
+    is_clustered = settings.words("controller.quorum.voters") or settings.words("controller.quorum.bootstrap.servers")
+    if is_clustered and settings["cluster.id"] is None and not disk.exists(f"{folder}/{META_PROPERTIES}"):
+        raise StartupError("A new node of a cluster needs the cluster's id: set cluster.id, the same on every node")

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from penstock.ports.network import Connection
+from penstock.ports.network import Connection, Dialer
 from penstock.wire.api import ApiKey
 from penstock_sim import requests
 from penstock_sim.history import History, PartitionId
@@ -86,6 +86,8 @@ class Shared:
     stopping: bool = False
     late: list[tuple[bytes, tuple[str, int]]] = field(default_factory=list)
     """Requests of idempotent and transactional producers, to be repeated when they are long outdated."""
+    dialer: Callable[[Client], Dialer] | None = None
+    """Opens the connections of clients on a secured cluster."""
 
 
 class Client:
@@ -103,6 +105,10 @@ class Client:
         self.addresses: dict[int, tuple[str, int]] = {}
         self.topics: dict[str, TopicView] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
+
+    def _dialer(self) -> Dialer:
+        """Return what opens connections: the network, or on a secured cluster one that logs in."""
+        return self._port if self.shared.dialer is None else self.shared.dialer(self)
 
     # -- requests --------------------------------------------------------------------------
 
@@ -179,7 +185,7 @@ class Client:
         if opening is None:
             opening = self._opening[address] = self.loop.create_future()
             link = Link(self)
-            self._port.connect(address[0], address[1], self._opened(address, link, opening))
+            self._dialer().connect(address[0], address[1], self._opened(address, link, opening))
         return await asyncio.shield(opening)
 
     def _opened(

@@ -13,11 +13,24 @@ import errno
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from struct import Struct
 from zlib import crc32
 
-from penstock.ports.network import Accept, FileSlice, KeptFrame, Limits, Opened, Part, Session, copied
+from penstock.ports.network import (
+    Accept,
+    FileSlice,
+    KeptFrame,
+    Limits,
+    Opened,
+    Part,
+    Session,
+    TlsError,
+    TlsSettings,
+    copied,
+)
+from penstock_sim.certificates import certificate_of, handshake_problem
 from penstock_sim.disk import Crashed, SimFile
 from penstock_sim.loop import Owner, SimLoop
 from penstock_sim.trace import Trace
@@ -64,6 +77,9 @@ class SimConnection:
         self.local_port = local_port
         self.peer_host, self.peer_port = peer
         self.session: Session | None = None
+        self.is_node = False
+        self.peer_certificate: bytes | None = None
+        self._frame_size_max = hub.limits.frame_size_max
         self.asks = False
         """Whether this end opened the connection, so that it sends requests."""
         self.out: Pipe | None = None
@@ -154,7 +170,7 @@ class SimConnection:
         try:
             while not (self._paused or self.closed) and len(self._unread) >= 4:
                 size: int = _size_of(self._unread)[0]
-                if size <= 0 or size > self._hub.limits.frame_size_max:
+                if size <= 0 or size > self._frame_size_max:
                     self.close()
                     return
                 if len(self._unread) < 4 + size:
@@ -170,6 +186,10 @@ class SimConnection:
             self._cutting = False
         if self._ended and not self._paused:
             self.drop(None)
+
+    def limit_frames(self, size_max: int | None) -> None:
+        whole = self._hub.limits.frame_size_max
+        self._frame_size_max = whole if size_max is None else min(size_max, whole)
 
     def pause_frames(self) -> None:
         self._paused = True
@@ -204,13 +224,17 @@ class SimConnection:
 
 
 class SimListener:
-    def __init__(self, hub: Hub, owner: Owner, machine: str, port: int) -> None:
+    def __init__(self, hub: Hub, owner: Owner, machine: str, port: int, tls: TlsSettings | None) -> None:
         self._hub = hub
         self.owner = owner
         self.machine = machine
         self.port = port
+        self.tls = tls
         self.accept: Accept | None = None
         self._waiting: list[SimConnection] = []
+
+    def renew(self, tls: TlsSettings) -> None:
+        self.tls = tls
 
     def serve(self, accept: Accept) -> None:
         self.accept = accept
@@ -245,11 +269,14 @@ class NetworkPort:
     def limit(self, limits: Limits) -> None:
         self._hub.limits = limits
 
-    def listen(self, host: str, port: int) -> SimListener:
-        return self._hub.listen(self._owner, self._machine, port)
+    def listen(self, host: str, port: int, tls: TlsSettings | None = None) -> SimListener:
+        return self._hub.listen(self._owner, self._machine, port, tls)
 
-    def connect(self, host: str, port: int, opened: Opened) -> None:
-        self._hub.dial(self._owner, self._machine, host, port, opened)
+    def own_certificate(self, tls: TlsSettings) -> bytes | None:
+        return certificate_of(tls)
+
+    def connect(self, host: str, port: int, opened: Opened, tls: TlsSettings | None = None) -> None:
+        self._hub.dial(self._owner, self._machine, host, port, opened, tls)
 
 
 class Hub:
@@ -274,42 +301,60 @@ class Hub:
 
     # -- what processes do -----------------------------------------------------------------
 
-    def listen(self, owner: Owner, machine: str, port: int) -> SimListener:
+    def listen(self, owner: Owner, machine: str, port: int, tls: TlsSettings | None = None) -> SimListener:
         if port == 0:
             port = self._free_port()
         if (machine, port) in self._listeners:
             raise OSError(errno.EADDRINUSE, "address in use")
-        listener = self._listeners[machine, port] = SimListener(self, owner, machine, port)
+        listener = self._listeners[machine, port] = SimListener(self, owner, machine, port, tls)
         return listener
 
     def unlisten(self, listener: SimListener) -> None:
         if self._listeners.get((listener.machine, listener.port)) is listener:
             del self._listeners[listener.machine, listener.port]
 
-    def dial(self, owner: Owner, machine: str, host: str, port: int, opened: Opened) -> None:
+    def dial(
+        self, owner: Owner, machine: str, host: str, port: int, opened: Opened, tls: TlsSettings | None = None
+    ) -> None:
         deadline = self.loop.now + CONNECT_S_MAX
-        self.loop.as_owner_at(
-            self.loop.world, self.loop.now + self._latency(), self._arrive, owner, machine, host, port, opened, deadline
-        )
+        arrive = partial(self._arrive, owner, machine, host, port, opened, deadline, tls)
+        self.loop.as_owner_at(self.loop.world, self.loop.now + self._latency(), arrive)
 
-    def _arrive(self, owner: Owner, machine: str, host: str, port: int, opened: Opened, deadline: float) -> None:
+    def _arrive(
+        self,
+        owner: Owner,
+        machine: str,
+        host: str,
+        port: int,
+        opened: Opened,
+        deadline: float,
+        tls: TlsSettings | None,
+    ) -> None:
         loop = self.loop
         if self.is_blocked(machine, host) or self.is_blocked(host, machine):
             if loop.now >= deadline:
                 loop.as_owner(owner, opened, TimeoutError(errno.ETIMEDOUT, "no answer"))
             else:
                 again = loop.now + CONNECT_RETRY_S
-                loop.as_owner_at(loop.world, again, self._arrive, owner, machine, host, port, opened, deadline)
+                arrive = partial(self._arrive, owner, machine, host, port, opened, deadline, tls)
+                loop.as_owner_at(loop.world, again, arrive)
             return
         listener = self._listeners.get((host, port))
         answer_at = loop.now + self._latency()
         if listener is None or not listener.owner.alive:
             loop.as_owner_at(owner, answer_at, opened, ConnectionRefusedError(errno.ECONNREFUSED, "refused"))
             return
+        refusal = handshake_problem(tls, listener.tls)
+        if refusal is not None:
+            loop.as_owner_at(owner, answer_at, opened, TlsError(refusal))
+            return
         near = SimConnection(self, owner, machine, local_port=self._free_port(), peer=(host, port))
         far = SimConnection(self, listener.owner, host, local_port=port, peer=(machine, near.local_port))
         near.out, far.out = Pipe(near, far), Pipe(far, near)
         near.asks = True
+        if tls is not None and listener.tls is not None:
+            near.peer_certificate = certificate_of(listener.tls)
+            far.peer_certificate = certificate_of(tls) if listener.tls.client_auth != "none" else None
         near.out.last_at = far.out.last_at = answer_at
         self._connections[near] = self._connections[far] = None
         loop.as_owner(listener.owner, listener.welcome, far)

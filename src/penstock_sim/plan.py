@@ -51,6 +51,9 @@ UNREADABLE_CHANCE = 0.1
 TABLES_CHANCE = 0.25
 
 
+SECURED_CHANCE = 0.2
+
+
 @dataclass(slots=True)
 class TopicPlan:
     name: str
@@ -86,6 +89,10 @@ class Plan:
     clock_rates: bool = False
     sync_s: float = 0.002
     last_power_loss: bool = False
+    secured: bool = False
+    """Whether clients log in and nodes authenticate each other."""
+    session_ms: int = 0
+    """The lifetime of a session on a secured cluster; 0 means no limit."""
     lag_ms: int = 30_000
     """How long a follower may lag and stay in the ISR."""
 
@@ -98,7 +105,7 @@ class Plan:
         return (
             f"nodes={self.nodes} topics={len(self.topics)}+{len(self.tables)} producers={self.plain_producers}+"
             f"{self.idempotent_producers} consumers={self.consumers} members={self.members} "
-            f"transactors={self.transactors} faults: {faults}"
+            f"transactors={self.transactors}{' secured' if self.secured else ''} faults: {faults}"
         )
 
 
@@ -141,6 +148,9 @@ def draw(seed: int, *, nodes: int | None = None) -> Plan:
         plan.faults["log_unreadable"] = 12.0 * chosen.choice((0.4, 1.0, 2.0))
     if (chosen := Random(f"{seed}:tables")).random() < TABLES_CHANCE:
         _draw_tables(plan, chosen)
+    if (chosen := Random(f"{seed}:secured")).random() < SECURED_CHANCE:
+        plan.secured = True
+        plan.session_ms = chosen.choice((0, 4_000))
     return plan
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from penstock.client.interfaces import PeerUnavailable
 from penstock.model.errors import Refusal
-from penstock_sim import admin, snapshots, tables
+from penstock_sim import admin, secured, snapshots, tables
 from penstock_sim.availability import Availability
 from penstock_sim.checkers import check
 from penstock_sim.checkers.tables import compacted_away
@@ -98,6 +98,8 @@ class World:
         self.shared = Shared(
             self.loop, self.hub, self.history, [host.address for host in self.hosts], self.complaints, seed
         )
+        if plan.secured:
+            self.shared.dialer = secured.dialer
         self.clients: list[Client] = []
         self._working: list[asyncio.Task[Any]] = []
         self.observer = Observer(self.hosts, self.trace, self.complaints)
@@ -134,6 +136,7 @@ class World:
             ),
             "metadata.log.max.record.bytes.between.snapshots": str(self.random.choice((300, 2000, 20_000))),
             **self.plan.cleaning,
+            **(secured.node_options(name, PORT, self.plan.nodes, self.plan.session_ms) if self.plan.secured else {}),
         }
         host = Host(
             name=name,
@@ -280,6 +283,8 @@ class World:
         if plan.churn:
             self.clients.append(admin.Churner(shared, "churner", replicas=min(plan.nodes, 3)))
         self.clients.extend(tables.clients(shared, plan, Random(f"{plan.seed}:table-clients")))
+        if plan.secured:
+            self.clients.append(secured.Intruder(shared, "intruder", lifetime_ms=plan.session_ms))
         for client in self.clients:
             self._working.append(self.loop.spawn(client.owner, client.run()))  # type: ignore[attr-defined]
 

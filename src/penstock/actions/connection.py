@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from penstock.actions.addresses import parse_addresses
@@ -11,6 +12,7 @@ from penstock.actions.errors import CONNECTION_REFUSED, TRANSPORT, UNKNOWN_HOST,
 
 CONNECT_TIMEOUT_S: Final = 3.0
 REQUEST_TIMEOUT_S: Final = 15.0
+PASSWORD_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +56,13 @@ def open_secured_socket(
 def check_reachable(connection: Connection, *, open_socket: Callable[[str, int], socket.socket] = open_socket) -> None:
     """Return if any address accepts a connection; otherwise raise the error of the last one.
 
-    librdkafka reports a refused connection only after its timeout. This check reports it immediately.
+    librdkafka reports a refused connection and a refused login only after its timeout. This check reports it
+    immediately.
     """
+    security = connection.security
+    protocol, mechanism = security.get("security.protocol", ""), security.get("sasl.mechanism", "")
+    if protocol.upper().startswith("SASL_") and mechanism.upper() in PASSWORD_MECHANISMS:
+        open_socket = partial(open_secured_socket, security=security)
     problem: ActionError | None = None
     for host, port in connection.addresses:
         try:

@@ -10,7 +10,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.actions.errors import ActionError
+from penstock.config.option import HIDDEN
+from penstock.config.settings import option_of
+from penstock.metadata.records import ConfigRecord, UserScramCredentialRecord, decode
 from penstock.model.errors import Corruption, Refusal
+from penstock.model.topic import CLUSTER_METADATA
 from penstock.ports.disk import Disk, File
 from penstock.storage.checkpoint import LOG_STARTS, read_offsets
 from penstock.storage.offset_index import OffsetIndex
@@ -152,9 +156,23 @@ def _records_of(file: File, segment: SegmentFiles, position: int, header: BatchH
             "offset": record.offset,
             "timestamp": record.timestamp,
             "key": _text(record.key),
-            "value": _text(record.value),
+            "value": HIDDEN if _is_secret(segment, record.value) else _text(record.value),
             "headers": [f"{_text(name)}={_text(value)}" for name, value in record.headers],
         }
+
+
+def _is_secret(segment: SegmentFiles, value: bytes | None) -> bool:
+    """Return whether a record of the metadata log contains a password or a credential."""
+    if not segment.partition.startswith(CLUSTER_METADATA) or value is None:
+        return False
+    try:
+        record = decode(value)
+    except Corruption:
+        return False
+    if isinstance(record, ConfigRecord):
+        option = option_of(record.name)
+        return option is not None and option.sensitive
+    return isinstance(record, UserScramCredentialRecord)
 
 
 def dump_indexes(disk: Disk, segments: list[SegmentFiles]) -> Iterator[dict[str, Any]]:

@@ -1,8 +1,20 @@
 """Arguments that several commands parse."""
 
 from collections.abc import Sequence
+from typing import Annotated
+
+import typer
 
 from penstock.cli.errors import CommandError
+
+SecureOption = Annotated[
+    bool,
+    typer.Option(
+        "--secure",
+        help="Encrypt connections and require a login. The first start creates certificates, a user and the "
+        "properties for clients in DIR/security.",
+    ),
+]
 
 
 def parse_pairs(texts: Sequence[str], *, example: str) -> dict[str, str]:

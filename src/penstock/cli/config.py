@@ -61,10 +61,13 @@ def set_options(
     cluster: ClusterOption = False,
 ) -> None:
     """Set options. They take effect without a restart."""
+    from penstock.config.settings import option_of
+
     values = parse_pairs(pairs, example="retention.ms=86400000")
     alter_config(connection, _resource(topic, broker, cluster), values)
     for name, value in values.items():
-        typer.echo(f"set {name}={value}")
+        option = option_of(name)
+        typer.echo(f"set {name}={'(hidden)' if option is not None and option.sensitive else value}")
 
 
 @app.command("unset", epilog="Example: penstock config unset --topic orders retention.ms")

@@ -143,7 +143,9 @@ def choose(given: Given, load: Callable[[], Profiles], *, uses_current: bool = T
     profile = _choose_profile(given, load, uses_current=uses_current)
     if profile is None:
         properties = read_properties(given.command_config, list(given.client_property))
-        return Chosen(given.bootstrap, properties, None)
+        return Chosen(
+            given.bootstrap or (_address_in(given.command_config) if uses_current else None), properties, None
+        )
     own_address = "bootstrap" in given.on_command_line or profile.bootstrap is None
     own_file = "command_config" in given.on_command_line or profile.command_config is None
     properties = read_properties(
@@ -152,6 +154,11 @@ def choose(given: Given, load: Callable[[], Profiles], *, uses_current: bool = T
     return Chosen(
         given.bootstrap if own_address else profile.bootstrap, properties, None if own_address else profile.name
     )
+
+
+def _address_in(file: Path | None) -> str | None:
+    """Return the address in a file of client properties, if it has one."""
+    return None if file is None else read_properties_file(file).get("bootstrap.servers")
 
 
 def _choose_profile(given: Given, load: Callable[[], Profiles], *, uses_current: bool) -> Profile | None:

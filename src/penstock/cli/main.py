@@ -13,6 +13,7 @@ from penstock import __version__
 from penstock.actions.errors import ActionError
 from penstock.cli import (
     bench,
+    cert,
     cluster,
     config,
     connection_options,
@@ -31,6 +32,7 @@ from penstock.cli import (
     start,
     topic,
     txn,
+    user,
 )
 from penstock.cli.errors import CommandError
 from penstock.model.errors import PenstockError
@@ -54,6 +56,8 @@ app.add_typer(txn.app, name="txn")
 app.add_typer(config.app, name="config")
 app.add_typer(quota.app, name="quota")
 app.add_typer(profile.app, name="profile")
+app.add_typer(user.app, name="user")
+app.add_typer(cert.app, name="cert")
 app.add_typer(log.app, name="log")
 app.add_typer(pipeline.app, name="pipeline")
 app.command(

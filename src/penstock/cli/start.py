@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.actions.client_properties import read_properties_file
-from penstock.cli.arguments import parse_pairs
+from penstock.cli.arguments import SecureOption, parse_pairs
 from penstock.cli.errors import CommandError
 from penstock.cli.lifetime import StopAtEofOption, stop_at_end_of_input, stop_signals
 from penstock.cli.log_format import LogFormat
 
 if TYPE_CHECKING:
+    from penstock.actions.secure_folder import SecureFolder
     from penstock.config.settings import BrokerSettings
     from penstock.ports.service_manager import ServiceManager
 
@@ -66,6 +67,7 @@ def start(
             "--metrics", min=0, max=65535, help="Serve /metrics, /health and /ready on this port of 127.0.0.1."
         ),
     ] = None,
+    secure: SecureOption = False,
     log_level: Annotated[str, typer.Option("--log-level", help=f"Log level: {', '.join(LEVELS)}.")] = "info",
     log_format: Annotated[
         LogFormat | None,
@@ -81,6 +83,7 @@ def start(
     if metrics is not None:
         pairs["metrics.listener"] = f"http://127.0.0.1:{metrics}"
     overrides = build_overrides(file, pairs, data=data, host=host, port=port, node_id=node_id)
+    folder = _secure(overrides, {**file, **pairs}) if secure else None
     if log_format is not None:
         overrides["log.format"] = log_format.value
 
@@ -90,10 +93,10 @@ def start(
     _configure_logging(log_level, LogFormat(loaded.text("log.format")))
     if stop_at_eof:
         stop_at_end_of_input()
-    _run(loaded)
+    _run(loaded, folder)
 
 
-def _run(settings: "BrokerSettings") -> None:
+def _run(settings: "BrokerSettings", folder: "SecureFolder | None") -> None:
     import asyncio
 
     from penstock.model.errors import PortInUse
@@ -101,7 +104,7 @@ def _run(settings: "BrokerSettings") -> None:
 
     with asyncio.Runner(loop_factory=NodeLoop) as runner:
         try:
-            runner.run(_serve(settings))
+            runner.run(_serve(settings, folder))
         except PortInUse as error:
             from penstock.actions.port_owner import describe_owner
 
@@ -132,7 +135,35 @@ def build_overrides(
     return overrides
 
 
-async def _serve(settings: "BrokerSettings") -> None:
+def _secure(overrides: dict[str, str], given: dict[str, str]) -> "SecureFolder":
+    """Add the options of a secured node; create the certificates and the user if they do not exist."""
+    from penstock.actions.secure_folder import LISTENER, SecureFolder, host_names
+    from penstock.storage.meta_properties import FILE_NAME
+
+    data = Path(overrides.get("log.dirs") or given["log.dirs"])
+    folder = SecureFolder(data)
+    listener = overrides.get("listeners", "")
+    if not listener.startswith("PLAINTEXT://") or "listeners" in given:
+        raise CommandError("--secure sets the listener: use --host and --port, and no 'listeners' option.")
+    address = listener.removeprefix("PLAINTEXT://")
+    if address.endswith(":0"):
+        raise CommandError("--secure needs a fixed port, because clients' properties contain it: use --port.")
+    if not folder.exists:
+        if (data / FILE_NAME).exists():
+            raise CommandError(
+                f"The data in {data} was created without --secure. Start with another folder, or secure it step by "
+                "step as in docs/guides/security.md."
+            )
+        host = address.rpartition(":")[0].strip("[]")
+        folder.create(hosts=host_names(host), bootstrap=address)
+    overrides["listeners"] = f"{LISTENER}://{address}"
+    for name, value in folder.broker_options().items():
+        if name not in given:
+            overrides.setdefault(name, value)
+    return folder
+
+
+async def _serve(settings: "BrokerSettings", folder: "SecureFolder | None" = None) -> None:
     import asyncio
 
     from penstock.node import Node
@@ -140,6 +171,7 @@ async def _serve(settings: "BrokerSettings") -> None:
         RealChildren,
         RealClock,
         RealDisk,
+        RealDocuments,
         RealEntropy,
         RealNetwork,
         ThreadOffload,
@@ -164,6 +196,7 @@ async def _serve(settings: "BrokerSettings") -> None:
         children=RealChildren(),
         offload=ThreadOffload(),
         instruments=real_instruments(disk, network),
+        documents=RealDocuments(),
     )
     stop = asyncio.ensure_future(stop_requested.wait())
     alive = asyncio.ensure_future(_stay_alive(manager))
@@ -181,6 +214,8 @@ async def _serve(settings: "BrokerSettings") -> None:
         settle_memory()
         print(f"ready {node.bootstrap}", flush=True)
         manager.ready(f"listening on {node.bootstrap}")
+        if folder is not None:
+            print(f"client properties: {folder.client_file}, for Java: {folder.java_client_file}", flush=True)
         broken = asyncio.ensure_future(node.broken.wait())
         await asyncio.wait((broken, stop), return_when=asyncio.FIRST_COMPLETED)
         if broken.done():

@@ -16,7 +16,7 @@ from penstock.client.connection import PeerConnection
 from penstock.client.interfaces import DEFAULT_PURPOSE, PeerGone, PeerUnavailable
 from penstock.client.waiting import retrieve_exception
 from penstock.ports.clock import Clock
-from penstock.ports.network import Connection, Network, Session
+from penstock.ports.network import Connection, Dialer, Session
 
 T = TypeVar("T")
 
@@ -29,9 +29,7 @@ GREETING_S_MAX: Final = 5.0
 
 
 class Peers:
-    def __init__(
-        self, *, network: Network, clock: Clock, random: Random, address_of: AddressOf, client_id: str
-    ) -> None:
+    def __init__(self, *, network: Dialer, clock: Clock, random: Random, address_of: AddressOf, client_id: str) -> None:
         self._network = network
         self._clock = clock
         self._random = random
@@ -123,7 +121,7 @@ class _Link:
     """A connection to one address for one purpose, or the attempt to open one, or neither."""
 
     def __init__(
-        self, node: int, address: Address, network: Network, clock: Clock, random: Random, client_id: str
+        self, node: int, address: Address, network: Dialer, clock: Clock, random: Random, client_id: str
     ) -> None:
         self.node = node
         self.address = address

@@ -77,12 +77,11 @@ NODE_OPTIONS: Final[tuple[Option, ...]] = (
               "container."),
     _text("listener.security.protocol.map",
           "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-          doc="The security protocol of each listener name; a name that is not listed uses PLAINTEXT. Penstock "
-              "supports only PLAINTEXT so far and refuses to start if a listener is mapped to another protocol."),
+          doc="The security protocol of each listener name. If every listener uses PLAINTEXT, names need not be "
+              "listed."),
     _text("inter.broker.listener.name", None, "The listener for communication between brokers."),
     _text("security.inter.broker.protocol", "PLAINTEXT", choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
-          doc="The protocol between brokers if inter.broker.listener.name is not set. Only PLAINTEXT is supported so "
-              "far; other values are rejected."),
+          doc="The protocol between brokers if inter.broker.listener.name is not set."),
     _list("controller.listener.names", (),
           doc="The listeners of the controller. A single node needs none; Kafka requires one."),
     # Sockets and requests

@@ -2,14 +2,17 @@
 
 MEANINGLESS: thread pools, purgatories, the Java virtual machine. They are ignored, so that a
 properties file written for Kafka still works. UNSUPPORTED: options that operators rely on, such as
-encryption. Ignoring those would mislead the operator, so the broker refuses to start.
+an authorizer. Ignoring those would mislead the operator, so the broker refuses to start.
 """
 
 from typing import Final
 
+from penstock.config.broker_security import SECURITY_OPTIONS
+
 _MEANINGLESS_PREFIXES: Final = ("remote.log.", "zookeeper.")
 _UNSUPPORTED_PREFIXES: Final = ("ssl.", "sasl.", "delegation.token.")
 _DECLARED_PREFIX: Final = "sasl.kerberos."
+_DECLARED: Final = frozenset(option.name for option in SECURITY_OPTIONS)
 
 MEANINGLESS: Final = frozenset({
     "alter.log.dirs.replication.quota.window.num", "alter.log.dirs.replication.quota.window.size.seconds",
@@ -34,14 +37,15 @@ MEANINGLESS: Final = frozenset({
 
 UNSUPPORTED: Final = frozenset({
     "alter.config.policy.class.name", "authorizer.class.name", "client.quota.callback.class",
-    "connection.failed.authentication.delay.ms", "connections.max.reauth.ms", "create.topic.policy.class.name",
-    "principal.builder.class", "remote.log.storage.system.enable", "security.providers",
-    "super.users", "allow.everyone.if.no.acl.found",
+    "create.topic.policy.class.name", "principal.builder.class", "remote.log.storage.system.enable",
+    "security.providers", "allow.everyone.if.no.acl.found",
 })  # fmt: skip
 
 
 def is_unsupported(name: str) -> bool:
-    return name in UNSUPPORTED or (name.startswith(_UNSUPPORTED_PREFIXES) and not name.startswith(_DECLARED_PREFIX))
+    if name in _DECLARED or name.startswith(_DECLARED_PREFIX):
+        return False
+    return name in UNSUPPORTED or name.startswith(_UNSUPPORTED_PREFIXES)
 
 
 def is_meaningless(name: str) -> bool:

@@ -28,6 +28,9 @@ DAY_MS: Final = 24 * HOUR_MS
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 
+HIDDEN: Final = "[hidden]"
+"""Replaces the value of a password in messages."""
+
 _INTEGER_LIMITS: Final = {
     "short": (-(2**15), 2**15 - 1, "SHORT"),
     "int": (-(2**31), INT_MAX, "INT"),
@@ -101,7 +104,12 @@ def parse(option: Option, text: str, *, name: str | None = None) -> Value:
         if option.most is not None and value > option.most:
             raise invalid(called, render(option, value), f"Value must be no more than {_plain(option.most)}")
     if option.check is not None:
-        option.check(called, value)
+        try:
+            option.check(called, value)
+        except InvalidConfig as problem:
+            if option.sensitive and text:
+                raise InvalidConfig(problem.message.replace(text, HIDDEN)) from None
+            raise
     return value
 
 

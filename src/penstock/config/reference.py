@@ -9,6 +9,7 @@ from typing import Final
 
 from penstock.config.broker_groups import COORDINATOR_OPTIONS
 from penstock.config.broker_node import NODE_OPTIONS
+from penstock.config.broker_security import SECURITY_OPTIONS
 from penstock.config.broker_storage import STORAGE_OPTIONS
 from penstock.config.foreign import MEANINGLESS, UNSUPPORTED
 from penstock.config.group import CLIENT_METRICS, GROUP
@@ -39,7 +40,7 @@ survive a restart. `restart` options are read when the broker starts. Kafka's `k
 `penstock config`.
 
 The broker refuses to start if an option is unknown, and suggests the closest known name. Kafka options that do not
-apply to Penstock are ignored; those that operators rely on, such as encryption, are rejected.
+apply to Penstock are ignored; those that operators rely on, such as an authorizer, are rejected.
 """
 
 _TOPICS: Final = """\
@@ -62,6 +63,11 @@ def page() -> str:
         _table(STORAGE_OPTIONS),
         "## The broker: identity, listeners, limits and metadata\n",
         _table(NODE_OPTIONS),
+        "## The broker: security\n",
+        "Each of these can be set for one listener with the prefix `listener.name.<listener>.`, and options of SASL "
+        "also for one mechanism: `listener.name.<listener>.<mechanism>.`, in lower case. See "
+        "[the guide](guides/security.md).\n",
+        _table(SECURITY_OPTIONS),
         "## The broker: groups and transactions\n",
         _table(COORDINATOR_OPTIONS),
         "## Groups\n",
@@ -72,8 +78,8 @@ def page() -> str:
         "## Kafka options that are ignored\n",
         _names([*MEANINGLESS, "remote.log.*", "zookeeper.*"]),
         "## Kafka options that are rejected\n",
-        "Penstock does not support TLS, SASL, authorizers or plug-ins yet, and refuses to start if one of these is "
-        "set.\n",
+        "Penstock does not support authorizers, delegation tokens or plug-ins, and refuses to start if one of these is "
+        "set. This includes options of `ssl.*` and `sasl.*` that are not listed above.\n",
         _names([*UNSUPPORTED, "delegation.token.*", "sasl.*", "ssl.*"]),
     ]
     return "\n".join(parts)

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from penstock.config.broker import BROKER
 from penstock.config.foreign import is_meaningless, is_unsupported
+from penstock.config.listeners import MECHANISM_PREFIXES, check_security
 from penstock.config.no_effect import why_without_effect
 from penstock.config.option import HOUR_MS, MIB, MINUTE_MS, Option, Value, parse, render
 from penstock.config.topic import TOPIC
@@ -20,7 +21,6 @@ from penstock.model.errors import InvalidConfig, StartupError
 
 _DEFAULTS: Final[Mapping[str, Value]] = {name: option.default for name, option in BROKER.items()}
 _TOPIC_CACHE_SIZE_MAX: Final = 1024
-PLAINTEXT: Final = "PLAINTEXT"
 CLUSTER_SIZE_MIN: Final = 3
 """The number of controllers from which a cluster survives the loss of one node."""
 _CLUSTER_DEFAULTS: Final[Mapping[str, Value]] = {
@@ -292,25 +292,7 @@ def check_broker(settings: Mapping[str, Value]) -> None:
         if settings[name] == 0:
             raise InvalidConfig(f"{name} must be unlimited (-1) or, greater than or equal to 1")
     _check_cleaner(settings)
-    _check_protocols(settings)
-
-
-def _check_protocols(settings: Mapping[str, Value]) -> None:
-    """Reject a listener that is mapped to a secure protocol: plain text there would mislead the operator."""
-    between = settings["security.inter.broker.protocol"]
-    if between != PLAINTEXT:
-        raise InvalidConfig(f"security.inter.broker.protocol is {between}, but Penstock supports only {PLAINTEXT}")
-    pairs = [pair.partition(":") for pair in str(settings["listener.security.protocol.map"] or "").split(",")]
-    protocols = {name.strip().upper(): protocol.strip().upper() for name, _, protocol in pairs}
-    listeners = settings["listeners"]
-    for listener in listeners if isinstance(listeners, tuple) else ():
-        name = listener.partition("://")[0].upper()
-        protocol = protocols.get(name, PLAINTEXT)
-        if protocol != PLAINTEXT:
-            raise InvalidConfig(
-                f"The listener {name} is mapped to {protocol}, but Penstock supports only {PLAINTEXT}: rename the "
-                f"listener, or add {name}:{PLAINTEXT} to listener.security.protocol.map"
-            )
+    check_security(settings)
 
 
 def _check_cleaner(settings: Mapping[str, Value]) -> None:
@@ -350,9 +332,12 @@ def closest_names(name: str, known: Mapping[str, object]) -> str:
 
 
 def base_name(name: str) -> str:
-    """Return the name of an option without its `listener.name.<listener>.` prefix, if it has one."""
+    """Return the name of an option without its prefix for a listener, or for a listener and a SASL mechanism."""
     parts = name.split(".", 3)
-    return parts[3] if len(parts) == 4 and parts[:2] == ["listener", "name"] else name
+    if len(parts) < 4 or parts[:2] != ["listener", "name"]:
+        return name
+    mechanism, _, rest = parts[3].partition(".")
+    return rest if mechanism in MECHANISM_PREFIXES else parts[3]
 
 
 def option_of(name: str) -> Option | None:

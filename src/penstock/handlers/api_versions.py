@@ -36,14 +36,21 @@ def _advertised(api: Api) -> ApiVersion:
 _ALL: Final = tuple(_advertised(api) for api in sorted(APIS.values()))
 
 
+def is_refused(version: int, body: ApiVersionsRequest | None) -> bool:
+    """Return whether a request is answered with an error: an unknown version, or invalid names."""
+    if body is None:
+        return True
+    return version >= NAMES_SOFTWARE_FROM and not (
+        _SOFTWARE.fullmatch(body.client_software_name) and _SOFTWARE.fullmatch(body.client_software_version)
+    )
+
+
 async def handle(context: Context, request: Request) -> ApiVersionsResponse:
     version = request.header.version
     if not APIS[ApiKey.API_VERSIONS].accepts(version):
         return _refuse_version()
     body: ApiVersionsRequest = request.body
-    if version >= NAMES_SOFTWARE_FROM and not (
-        _SOFTWARE.fullmatch(body.client_software_name) and _SOFTWARE.fullmatch(body.client_software_version)
-    ):
+    if is_refused(version, body):
         return ApiVersionsResponse(error_code=ErrorCode.invalid_request, api_keys=(), throttle_time=NO_THROTTLE)
     image = context.quorum.image
     return ApiVersionsResponse(

@@ -1,7 +1,8 @@
 """Envelope, version 0: a client's request that another node forwards to the active controller (KIP-590).
 
 The response contains the frame for the client. Goes to the handler of the request inside. Refuses: NOT_CONTROLLER,
-so that the sender looks up the controller; INVALID_REQUEST for an API that is not forwarded or a malformed request.
+so that the sender looks up the controller; INVALID_REQUEST for an API that is not forwarded or a malformed request;
+PRINCIPAL_DESERIALIZATION_FAILURE.
 """
 
 from kio.schema.envelope.v0.request import EnvelopeRequest
@@ -13,7 +14,7 @@ from penstock.handlers.support.entities import NO_ERROR
 from penstock.handlers.support.registry import COLD
 from penstock.handlers.support.reply import Encoded
 from penstock.handlers.support.throttled import throttled
-from penstock.quotas.entity import ANONYMOUS
+from penstock.security.principal import ANONYMOUS, InvalidPrincipal, decode_principal
 from penstock.wire import codec
 from penstock.wire.api import APIS
 from penstock.wire.frame import MalformedRequest, parse_header, response_head
@@ -32,15 +33,20 @@ async def handle(context: Context, request: Request) -> EnvelopeResponse:
         if not api.forwarded or not api.accepts(header.version):
             raise MalformedRequest("the API is not forwarded")
         inner = codec.read_request(header.api_key, header.version, frame[header.body_position :])
+        # Nodes of an earlier version sent none.
+        principal = ANONYMOUS if body.request_principal is None else decode_principal(body.request_principal)
     except MalformedRequest:
         return EnvelopeResponse(error_code=ErrorCode.invalid_request)
+    except InvalidPrincipal:
+        return EnvelopeResponse(error_code=ErrorCode.principal_deserialization_failure)
     table = context.throttle.table
     if table is not None:
         # Changes are charged here, where they are decided; the node that the client is connected to mutes it.
         header.client = table.client(
-            ANONYMOUS, header.client_id, lambda api_key, seconds: None, context.clock.monotonic()
+            principal.name, header.client_id, lambda api_key, seconds: None, context.clock.monotonic()
         )
-    answer = await COLD[header.api_key](context, Request(header, inner, request.connection, request.listener))
+    forwarded = Request(header, inner, request.connection, request.listener, principal=principal)
+    answer = await COLD[header.api_key](context, forwarded)
     if header.throttle_ms:
         answer = throttled(header, answer)
     assert not isinstance(answer, Encoded), "forwarded APIs have no hand-written response"

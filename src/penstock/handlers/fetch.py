@@ -28,7 +28,7 @@ from penstock.replication.isr import most_caught_up
 from penstock.replication.partition import Partition
 from penstock.replication.waiting import Deadlines
 from penstock.scheduling.scheduler import SLICE_COST, ClientGone
-from penstock.wire.frame import Header
+from penstock.wire.frame import Header, MalformedRequest
 from penstock.wire.hot.fetch import (
     TOPIC_ID_FROM,
     FetchPartition,
@@ -71,6 +71,8 @@ class FetchHandler:
     ) -> Parts | Parked:
         request = read_request(frame, header.body_position, header.version)
         if request.replica_id >= 0:
+            if connection is not None and not connection.is_node:
+                raise MalformedRequest("a fetch with a replica id is only for nodes of the cluster")
             if request.partitions and request.partitions[0].topic == METADATA_TOPIC:
                 from penstock.handlers.support import metadata_fetch  # only nodes of a cluster fetch it
 

@@ -1,4 +1,7 @@
-"""SaslAuthenticate, versions 0-2: ILLEGAL_SASL_STATE, because no listener supports SASL."""
+"""SaslAuthenticate, versions 0-2: ILLEGAL_SASL_STATE on a connection that has nothing to authenticate.
+
+Before authentication, and during a re-authentication, server/authentication.py answers it.
+"""
 
 from datetime import timedelta
 from typing import Final

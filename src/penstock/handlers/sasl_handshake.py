@@ -1,4 +1,7 @@
-"""SaslHandshake, versions 0-1: ILLEGAL_SASL_STATE and no mechanism, because no listener supports SASL."""
+"""SaslHandshake, versions 0-1: ILLEGAL_SASL_STATE and no mechanism on a connection that has nothing to authenticate.
+
+Before authentication, and to begin a re-authentication, server/authentication.py answers it.
+"""
 
 from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
 

@@ -35,12 +35,15 @@ from penstock.metadata.records import (
     RegisterBrokerRecord,
     RegisterControllerRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
     UnregisterBrokerRecord,
+    UserScramCredentialRecord,
 )
 from penstock.model.errors import Corruption
 from penstock.model.ids import LeaderEpoch, NodeId, Offset, ProducerId, TopicName
 from penstock.quotas.entity import Entity, entity_of
+from penstock.security.scram import ScramCredential
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +63,7 @@ class Delta:
     features_changed: frozenset[str] = frozenset()
     brokers_changed: frozenset[NodeId] = frozenset()
     quotas_changed: frozenset[Entity] = frozenset()
+    credentials_changed: frozenset[tuple[str, int]] = frozenset()
 
     @staticmethod
     def whole(image: Image) -> "Delta":
@@ -72,6 +76,7 @@ class Delta:
             features_changed=frozenset(image.features),
             brokers_changed=frozenset(image.brokers),
             quotas_changed=frozenset(image.quotas),
+            credentials_changed=frozenset(image.credentials),
         )
 
 
@@ -100,6 +105,7 @@ class Builder:
         self._configs: dict[ConfigResource, dict[str, str]] = {}
         self._features: dict[str, int] = {}
         self._quotas: dict[Entity, dict[str, float]] = {}
+        self._credentials: dict[tuple[str, int], ScramCredential | None] = {}
         self._next_producer_id = image.next_producer_id
 
     def replay(self, record: MetadataRecord) -> None:
@@ -237,6 +243,16 @@ class Builder:
         else:
             values[record.key] = record.value
 
+    def set_credential(self, record: UserScramCredentialRecord) -> None:
+        credential = ScramCredential(record.salt, record.stored_key, record.server_key, record.iterations)
+        self._credentials[record.name, record.mechanism] = credential
+
+    def remove_credential(self, record: RemoveUserScramCredentialRecord) -> None:
+        key = record.name, record.mechanism
+        if self._credentials.get(key, self._before.credentials.get(key)) is None:
+            raise Corruption(f"a credential of user {record.name} is removed but does not exist")
+        self._credentials[key] = None
+
     def set_next_producer_id(self, record: ProducerIdsRecord) -> None:
         if record.next_producer_id < self._next_producer_id:
             raise Corruption(
@@ -262,6 +278,7 @@ class Builder:
             configs=_merged(before.configs, self._configs, is_removed=lambda values: not values),
             features=_merged(before.features, self._features, is_removed=lambda level: level == 0),
             quotas=_merged(before.quotas, self._quotas, is_removed=lambda values: not values),
+            credentials=_merged(before.credentials, self._credentials, is_removed=lambda value: value is None),
             next_producer_id=self._next_producer_id,
             offset=offset,
             epoch=epoch,
@@ -276,6 +293,7 @@ class Builder:
             features_changed=frozenset(self._features),
             brokers_changed=frozenset(self._brokers),
             quotas_changed=frozenset(self._quotas),
+            credentials_changed=frozenset(self._credentials),
         )
         return delta, image
 
@@ -357,6 +375,8 @@ _REPLAY: dict[type[MetadataRecord], Callable[[Builder, Any], None]] = {
     ConfigRecord: Builder.set_config,
     FeatureLevelRecord: Builder.set_feature,
     ClientQuotaRecord: Builder.set_quota,
+    UserScramCredentialRecord: Builder.set_credential,
+    RemoveUserScramCredentialRecord: Builder.remove_credential,
     ProducerIdsRecord: Builder.set_next_producer_id,
     NoOpRecord: lambda builder, record: None,
 }

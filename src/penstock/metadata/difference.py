@@ -30,6 +30,7 @@ def difference(before: Image, after: Image) -> Delta:
         configs_changed=_changed_keys(before.configs, after.configs),
         features_changed=_changed_keys(before.features, after.features),
         quotas_changed=_changed_keys(before.quotas, after.quotas),
+        credentials_changed=_changed_keys(before.credentials, after.credentials),
         brokers_changed=_changed_keys(before.brokers, after.brokers),
     )
 

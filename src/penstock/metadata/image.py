@@ -13,6 +13,7 @@ from uuid import UUID
 from penstock.metadata.records import BrokerEndpoint, BrokerFeature
 from penstock.model.ids import NO_EPOCH, NO_OFFSET, LeaderEpoch, NodeId, Offset, ProducerId, TopicName
 from penstock.quotas.entity import Quotas
+from penstock.security.scram import ScramCredential
 
 TOPIC = 2
 BROKER = 4
@@ -30,6 +31,9 @@ class ConfigResource(NamedTuple):
     type: int
     name: str
 
+
+Credentials = Mapping[tuple[str, int], ScramCredential]
+"""The SCRAM credentials of users, by name and by the number of the mechanism."""
 
 RECOVERED: Final = 0
 RECOVERING: Final = 1
@@ -97,6 +101,7 @@ class Image:
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=lambda: _NONE)
     features: Mapping[str, int] = field(default_factory=lambda: _NONE)
     quotas: Quotas = field(default_factory=lambda: _NONE)
+    credentials: Credentials = field(default_factory=lambda: _NONE)
     next_producer_id: ProducerId = FIRST_PRODUCER_ID
     offset: Offset = NO_OFFSET
     epoch: LeaderEpoch = NO_EPOCH

@@ -12,6 +12,7 @@ from itertools import pairwise
 from random import Random
 from uuid import UUID
 
+from penstock.config.listeners import PLAINTEXT, listener_config, listener_names
 from penstock.config.settings import BrokerSettings, TopicSettings, default_topic_settings
 from penstock.metadata import control, quorum_state
 from penstock.metadata.checkpointer import load_newest
@@ -65,7 +66,7 @@ def open_metadata(
     folder = f"{data_folder}/{METADATA_PARTITION}"
     log = _open_log(disk, clock, folder, settings, directory)
     newest = load_newest(disk, folder, log_start=log.start_offset)
-    voter_registry = VoterRegistry(configured_voters(settings, node_id))
+    voter_registry = VoterRegistry(configured_voters(settings, node_id), prefers_hints=not _is_secured(settings))
     voter_registry.note_directory(node_id, directory_id)
     shape = _shape_of(log, newest)
     history = _read_voters(log, newest, shape, voter_registry)
@@ -194,3 +195,8 @@ def _read_election(disk: Disk, folder: str, shape: LogShape, *, is_alone: bool) 
     if election.epoch < shape.last_epoch:
         return ElectionState(epoch=shape.last_epoch, blank=election.blank)
     return election
+
+
+def _is_secured(settings: BrokerSettings) -> bool:
+    """Return whether any listener uses TLS or SASL."""
+    return any(listener_config(settings, name).protocol != PLAINTEXT for name in listener_names(settings))

@@ -32,7 +32,7 @@ from penstock.model.errors import Corruption, NotController, Refusal, StartupErr
 from penstock.model.ids import LeaderEpoch, NodeId, Offset
 from penstock.ports.clock import Clock, Timer
 from penstock.ports.disk import Disk
-from penstock.ports.network import FileSlice, Network
+from penstock.ports.network import Dialer, FileSlice
 from penstock.raft.core import Core
 from penstock.raft.events import (
     Appended,
@@ -72,6 +72,7 @@ class Quorum:
         peers: Peers | None,
         settings: BrokerSettings,
         initial_features: Mapping[str, int],
+        initial_records: Sequence[MetadataRecord] = (),
     ) -> None:
         self.log = opened.log
         self.voter_registry = opened.voter_registry
@@ -83,6 +84,7 @@ class Quorum:
         self._writer = MetadataLogWriter(opened, clock)
         self._settings = settings
         self._initial_features = initial_features
+        self._initial_records = initial_records
         self._applier = Applier(
             clock=clock,
             log=opened.log,
@@ -128,8 +130,9 @@ class Quorum:
         directory_id: UUID,
         settings: BrokerSettings,
         initial_features: Mapping[str, int],
+        initial_records: Sequence[MetadataRecord] = (),
         directory: LogDirectory | None = None,
-        network: Network | None = None,
+        network: Dialer | None = None,
         cluster_id: str | None = None,
         endpoints: Callable[[], tuple[VoterEndpoint, ...]] = tuple,
     ) -> "Quorum":
@@ -166,6 +169,7 @@ class Quorum:
                 peers=peers,
                 settings=settings,
                 initial_features=initial_features,
+                initial_records=initial_records,
             )
             quorum._watch(opened.log.directory)
             opened.log.flusher.notify_durable(quorum._became_durable)
@@ -358,7 +362,7 @@ class Quorum:
             self._leads = self._core.epoch
             self._head = self.image
             if self._initial_features and not self.image.features:
-                self._write(first_records(self._initial_features))
+                self._write([*first_records(self._initial_features), *self._initial_records])
         elif not self._core.is_leader and self._leads is not None:
             self._leads = None
         if not self._core.is_leader:

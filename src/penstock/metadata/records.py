@@ -6,12 +6,13 @@ in one version; older versions can be read. Only records that `delta.py` applies
 Uses `fields.py`. Refuses unknown keys, versions and malformed bytes: Corruption.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from penstock.model.errors import Corruption
 from penstock.wire.fields import (
     BOOLEAN,
+    BYTES,
     FLOAT64,
     INT8,
     INT16,
@@ -160,6 +161,24 @@ class ClientQuotaRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UserScramCredentialRecord:
+    """The SCRAM credential of a user for one mechanism: 1 is SCRAM-SHA-256, 2 is SCRAM-SHA-512."""
+
+    name: str
+    mechanism: int
+    salt: bytes = field(repr=False)
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveUserScramCredentialRecord:
+    name: str
+    mechanism: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIdsRecord:
     """Every producer id below `next_producer_id` has been allocated."""
 
@@ -210,6 +229,8 @@ MetadataRecord = (
     | RemoveTopicRecord
     | FeatureLevelRecord
     | ClientQuotaRecord
+    | UserScramCredentialRecord
+    | RemoveUserScramCredentialRecord
     | ProducerIdsRecord
     | BrokerRegistrationChangeRecord
     | RegisterControllerRecord
@@ -297,6 +318,16 @@ _LAYOUTS: dict[int, Layout] = {
         Field("directories", _UUIDS_OR_NULL, since=1, tag=8, default=None),
     ),
     9: Layout(RemoveTopicRecord, 0, Field("topic_id", UUID_)),
+    11: Layout(
+        UserScramCredentialRecord,
+        0,
+        Field("name", STRING),
+        Field("mechanism", INT8),
+        Field("salt", BYTES),
+        Field("stored_key", BYTES),
+        Field("server_key", BYTES),
+        Field("iterations", INT32),
+    ),
     12: Layout(FeatureLevelRecord, 0, Field("name", STRING), Field("feature_level", INT16)),
     14: Layout(
         ClientQuotaRecord,
@@ -324,6 +355,7 @@ _LAYOUTS: dict[int, Layout] = {
         Field("read_only", INT8, tag=_OWN_TAG, default=0),
     ),
     20: Layout(NoOpRecord, 0),
+    22: Layout(RemoveUserScramCredentialRecord, 0, Field("name", STRING), Field("mechanism", INT8)),
     27: Layout(
         RegisterControllerRecord,
         0,

@@ -25,6 +25,7 @@ from penstock.metadata.records import (
     RegisterBrokerRecord,
     RegisterControllerRecord,
     TopicRecord,
+    UserScramCredentialRecord,
     decode,
     encode,
 )
@@ -112,6 +113,15 @@ def records_of(image: Image) -> Iterator[MetadataRecord]:
         parts = tuple(QuotaEntityPart(entity_type=kind, entity_name=name) for kind, name in entity)
         for key, rate in quotas.items():
             yield ClientQuotaRecord(entity=parts, key=key, value=rate)
+    for (name, mechanism), credential in image.credentials.items():
+        yield UserScramCredentialRecord(
+            name=name,
+            mechanism=mechanism,
+            salt=credential.salt,
+            stored_key=credential.stored_key,
+            server_key=credential.server_key,
+            iterations=credential.iterations,
+        )
     if image.next_producer_id:
         yield ProducerIdsRecord(broker_id=NO_NODE, next_producer_id=image.next_producer_id)
 

@@ -80,8 +80,13 @@ def _endpoints(address: Address | None) -> tuple[VoterEndpoint, ...]:
 
 
 class VoterRegistry:
-    def __init__(self, configured: dict[NodeId, Address | None]) -> None:
+    def __init__(self, configured: dict[NodeId, Address | None], *, prefers_hints: bool = True) -> None:
+        """Create one. With `prefers_hints`, addresses in responses come before configured ones.
+
+        Not on a secured node: while a cluster is being secured, a response may name a listener of the other protocol.
+        """
         self.configured = configured
+        self._prefers_hints = prefers_hints
         self._base: VoterSet | None = None
         self._sets: list[tuple[Offset, VoterSet]] = []
         self._hints: dict[NodeId, Address] = {}
@@ -144,4 +149,5 @@ class VoterRegistry:
         for voter in self.present if self.is_named else ():
             if voter.id == node and voter.endpoints:
                 return voter.endpoints[0].host, voter.endpoints[0].port
-        return self._hints.get(NodeId(node)) or self.configured.get(NodeId(node))
+        hint, configured = self._hints.get(NodeId(node)), self.configured.get(NodeId(node))
+        return (hint or configured) if self._prefers_hints else (configured or hint)

@@ -183,6 +183,15 @@ CONNECTIONS_CREATED = _declare(
 CONNECTIONS_REFUSED = _declare(
     "counter", "penstock_connections_refused_total", "connections", "Connections rejected because of a limit."
 )
+AUTHENTICATIONS = _declare(
+    "counter",
+    "penstock_successful_authentications_total",
+    "authentications",
+    "Connections that were authenticated, with SASL or a client certificate.",
+)
+FAILED_AUTHENTICATIONS = _declare(
+    "counter", "penstock_failed_authentications_total", "authentications", "Connections that failed to authenticate."
+)
 MEMORY_USED = _declare(
     "gauge", "kafka_network_socketserver_memorypoolused", "bytes", "Memory used by partially received requests."
 )

@@ -25,6 +25,8 @@ class Metrics:
         self.unclean_elections = self._counter(declared.UNCLEAN_ELECTIONS)
         self.connections_created = self._counter(declared.CONNECTIONS_CREATED)
         self.connections_refused = self._counter(declared.CONNECTIONS_REFUSED)
+        self.authentications = self._counter(declared.AUTHENTICATIONS)
+        self.failed_authentications = self._counter(declared.FAILED_AUTHENTICATIONS)
         self.flush_time = self._histogram(declared.FLUSH_TIME)
         self.loop_lag = self._histogram(declared.LOOP_LAG)
         self.loop_held = self._histogram(declared.LOOP_HELD)

@@ -94,9 +94,19 @@ class InvalidRequiredAcks(Refusal):
     meaning = "acks must be -1, 0 or 1."
 
 
+class ClusterAuthorizationFailed(Refusal):
+    code = 31
+    meaning = "Cluster authorization failed."
+
+
+class UnsupportedSaslMechanism(Refusal):
+    code = 33
+    meaning = "The listener does not enable this SASL mechanism."
+
+
 class IllegalSaslState(Refusal):
     code = 34
-    meaning = "The listener does not authenticate clients with SASL."
+    meaning = "Request is not valid given the current SASL state."
 
 
 class UnsupportedVersion(Refusal):
@@ -252,6 +262,21 @@ class ThrottlingQuotaExceeded(Refusal):
 class ProducerFenced(Refusal):
     code = 90
     meaning = "A newer producer with the same transactional id exists."
+
+
+class SaslAuthenticationFailed(Refusal):
+    code = 58
+    meaning = "SASL Authentication failed."
+
+
+class UnacceptableCredential(Refusal):
+    code = 93
+    meaning = "Requested credential would not meet criteria for acceptability."
+
+
+class PrincipalDeserializationFailed(Refusal):
+    code = 97
+    meaning = "Request principal deserialization failed during forwarding."
 
 
 class ResourceNotFound(Refusal):

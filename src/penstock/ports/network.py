@@ -7,7 +7,7 @@ knows whether a slice is sent with sendfile or copied.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from penstock.ports.disk import Buffer, File
@@ -56,12 +56,56 @@ def copied(frame: memoryview) -> KeptFrame:
     return KeptFrame(memoryview(bytearray(frame)))
 
 
+class TlsError(OSError):
+    """A TLS handshake failed, or a peer does not use TLS as expected."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsStore:
+    """A key store or a trust store: a file, or PEM texts. None of its secrets is ever shown."""
+
+    location: str | None = None
+    kind: str = "JKS"
+    password: str | None = field(default=None, repr=False)
+    key: str | None = field(default=None, repr=False)
+    key_password: str | None = field(default=None, repr=False)
+    certificates: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsSettings:
+    """How one side of a connection uses TLS."""
+
+    key_store: TlsStore | None = None
+    """This side's key and certificates."""
+    trust_store: TlsStore | None = None
+    """The authorities that this side trusts; without it a client trusts those of the operating system."""
+    client_auth: str = "none"
+    protocols: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
+    checks_host_name: bool = True
+    allows_other_name: bool = False
+    """Whether a changed key store may have another distinguished name."""
+    allows_fewer_hosts: bool = False
+    """Whether the certificate of a changed key store may lack host names of the present one."""
+
+
 class Connection(Protocol):
     """The port's side of a connection, as the session sees it."""
 
     peer_host: str
     peer_port: int
     local_port: int
+    is_node: bool
+    """Whether the peer may act as a node of the cluster. The server decides it (docs/internals/security.md)."""
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        """Return the peer's verified certificate as DER bytes, after the handshake; None without one."""
+        ...
+
+    def limit_frames(self, size_max: int | None) -> None:
+        """Accept no larger frames; None removes the limit of this connection. Not for frames that have begun."""
+        ...
 
     def send(self, parts: Sequence[Part]) -> None:
         """Queue parts; they leave in order. Flushed at the end of the present read."""
@@ -110,6 +154,10 @@ class Listener(Protocol):
 
     port: int
 
+    def renew(self, tls: TlsSettings) -> None:
+        """Use other TLS settings for new connections. Raises TlsError, and then the present ones stay in use."""
+        ...
+
     def serve(self, accept: Accept) -> None:
         """Accept connections from now on. `accept` may return None to refuse one."""
         ...
@@ -138,15 +186,30 @@ Opened = Callable[[Connection | OSError], Session | None]
 ConnectionRefusedError: the peer's machine answers, but no process listens on the port."""
 
 
+class Dialer(Protocol):
+    """What opens connections to other nodes: the network, or a dialer that adds TLS and a login."""
+
+    def connect(self, host: str, port: int, opened: Opened) -> None:
+        """Open a connection to a peer. `opened` is called exactly once, later and on the event loop."""
+        ...
+
+
 class Network(Protocol):
     def limit(self, limits: Limits) -> None:
         """Apply these limits to every connection from now on."""
         ...
 
-    def listen(self, host: str, port: int) -> Listener:
-        """Bind a port (0: a free one). Raises OSError, mostly EADDRINUSE."""
+    def listen(self, host: str, port: int, tls: TlsSettings | None = None) -> Listener:
+        """Bind a port (0: a free one). Raises OSError, mostly EADDRINUSE; TlsError if the settings cannot be used."""
         ...
 
-    def connect(self, host: str, port: int, opened: Opened) -> None:
-        """Open a connection to a peer. `opened` is called exactly once, later and on the event loop."""
+    def own_certificate(self, tls: TlsSettings) -> bytes | None:
+        """Return the certificate in the key store, as DER bytes. Raises TlsError."""
+        ...
+
+    def connect(self, host: str, port: int, opened: Opened, tls: TlsSettings | None = None) -> None:
+        """Open a connection to a peer. `opened` is called exactly once, later and on the event loop.
+
+        With TLS, the handshake has ended by then.
+        """
         ...

@@ -57,9 +57,9 @@ class Throttle:
         for channel in list(self._muted):
             self._unmute(channel)
 
-    def client(self, table: Table, client_id: str, channel: Channel) -> Client:
+    def client(self, table: Table, client_id: str, channel: Channel, user: str = ANONYMOUS) -> Client:
         """Return the limits of the client of a channel; valid while the table and the client id stay the same."""
-        return table.client(ANONYMOUS, client_id, partial(self.mute, channel), self._clock.monotonic())
+        return table.client(user, client_id, partial(self.mute, channel), self._clock.monotonic())
 
     def connections(self, host: str) -> Bucket | None:
         table = self.table

@@ -17,7 +17,7 @@ from penstock.metadata.image import PartitionImage
 from penstock.model.errors import StorageError
 from penstock.model.ids import NO_NODE, NodeId, PartitionIndex, TopicPartition
 from penstock.ports.clock import Clock
-from penstock.ports.network import Network
+from penstock.ports.network import Dialer
 from penstock.replication.alter_isr import IsrChanges
 from penstock.replication.fetchers import Fetchers
 from penstock.replication.isr import Proposal
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 class PeerAccess:
     """What a broker needs to reach other nodes."""
 
-    network: Network
+    network: Dialer
     channel: ControllerChannel
     broker_epoch: Callable[[], int]
     """Return the epoch of this broker's registration, -1 before it is registered."""

@@ -17,7 +17,7 @@ from penstock.config.settings import BrokerSettings
 from penstock.model.errors import Corruption, CorruptMessage, InvalidRecord, Refusal, StorageError
 from penstock.model.ids import NodeId
 from penstock.ports.clock import Clock, Timer
-from penstock.ports.network import Connection, Network, Session
+from penstock.ports.network import Connection, Dialer, Session
 from penstock.replication import follower
 from penstock.replication.fetch_session import EPOCH_MAX
 from penstock.replication.follower import Kind, Step
@@ -44,7 +44,7 @@ class FetcherContext(Protocol):
     """Everything that a fetcher needs from the node."""
 
     node_id: NodeId
-    network: Network
+    network: Dialer
     clock: Clock
     follower_throttle: Throttle
 

@@ -175,14 +175,15 @@ class Dispatcher:
         """
         client = session.client
         if client is None or client.table is not table or client.client_id != header.client_id:
-            client = session.client = self._throttle.client(table, header.client_id, session)
+            client = session.client = self._throttle.client(table, header.client_id, session, session.principal.name)
         header.client = client
         now = self._clock.monotonic()
         wait = for_bytes = 0.0
         if client.produce is not None and header.api_key == ApiKey.PRODUCE:
             wait = for_bytes = client.produce.take(len(frame) + _SIZE_PREFIX, now)
         # Nodes of the cluster are not throttled for request time: every client would wait for them.
-        timed = None if header.client_id.startswith(NODE_CLIENT_ID_PREFIX) else client.request
+        is_node = session.connection.is_node and header.client_id.startswith(NODE_CLIENT_ID_PREFIX)
+        timed = None if is_node else client.request
         if timed is not None:
             wait = max(for_bytes, min(timed.debt_s(now), TIME_THROTTLE_S_MAX))
         header.throttle_ms = ceil(wait * 1000)
@@ -199,11 +200,13 @@ class Dispatcher:
     def _begin_cold(self, frame: memoryview, header: Header, session: ClientSession) -> Parked:
         parked = Parked()
         pace = Pace(self._context.scheduler, lambda: not parked.is_abandoned)
-        self._check_version(header)
+        self._check_version(header, session)
         if len(frame) > WHOLE_SIZE_MAX or (self._imports_later and not is_loaded(header.api_key, header.version)):
             answering = self._answer_later(session.connection.keep_frame(frame), header, session, pace, parked)
         else:
-            request = Request(header, self._read(frame, header), session.connection, session.listener, pace)
+            request = Request(
+                header, self._read(frame, header), session.connection, session.listener, pace, session.principal
+            )
             answering = self._answer(frame, request, parked)
         try:
             # Most are answered before they wait for anything: a task would cost more than the answer.
@@ -215,8 +218,10 @@ class Dispatcher:
         task.add_done_callback(self._tasks.discard)
         return parked
 
-    def _check_version(self, header: Header) -> None:
+    def _check_version(self, header: Header, session: ClientSession) -> None:
         api = APIS[header.api_key]
+        if api.is_for_nodes(header.version) and not session.connection.is_node:
+            raise MalformedRequest(f"{api.name} is only for nodes of the cluster, and the client is not one")
         if (api.hot or not api.accepts(header.version)) and header.api_key != ApiKey.API_VERSIONS:
             raise MalformedRequest(f"{api.name} version {header.version} is not supported")
 
@@ -238,7 +243,7 @@ class Dispatcher:
             if APIS[header.api_key].accepts(header.version):
                 view = kept.view[header.body_position :]
                 body = await reading.finish(partial(codec.reading_request, header.api_key, header.version, view))
-            request = Request(header, body, session.connection, session.listener, pace)
+            request = Request(header, body, session.connection, session.listener, pace, session.principal)
             await self._answer(kept.view, request, parked)
         except ClientGone:
             return
@@ -256,7 +261,8 @@ class Dispatcher:
             await self._answer_here(COLD[request.header.api_key], request, parked)
 
     async def _forward(self, frame: bytes, request: Request, parked: Parked) -> None:
-        answer = await self._relay.forward(frame, request.header.api_key, address_bytes(request.connection.peer_host))
+        address = address_bytes(request.connection.peer_host)
+        answer = await self._relay.forward(frame, request.header.api_key, address, request.principal)
         if answer is None:
             await self._answer_here(COLD[request.header.api_key], request, parked)
         else:

@@ -8,14 +8,15 @@ disconnected immediately would reconnect immediately.
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from penstock.config.settings import BrokerSettings, Source
 from penstock.metrics.metrics import Metrics
 from penstock.ports.clock import Clock
-from penstock.ports.network import Connection, Listener, Network, Session
+from penstock.ports.network import Connection, Listener, Network, Session, TlsSettings
 from penstock.quotas.throttle import Throttle
+from penstock.server.authentication import ListenerSecurity
 from penstock.server.dispatch import Dispatcher
 from penstock.server.session import ClientSession
 
@@ -123,13 +124,21 @@ class Server:
         self._clock = clock
         self._admission = admission
         self._listeners: list[tuple[str, Listener]] = []
+        self.security: Mapping[str, ListenerSecurity] = {}
+        """What each listener requires of its clients."""
         self._dispatcher: Dispatcher | None = None
 
-    def bind(self, name: str, host: str, port: int) -> int:
+    def bind(self, name: str, host: str, port: int, tls: TlsSettings | None = None) -> int:
         """Bind the address of a listener; return the port, which is a free one if `port` is 0."""
-        listener = self._network.listen(host, port)
+        listener = self._network.listen(host, port) if tls is None else self._network.listen(host, port, tls)
         self._listeners.append((name, listener))
         return listener.port
+
+    def renew(self, name: str, tls: TlsSettings) -> None:
+        """Use other TLS settings for new connections of a listener. Raises TlsError."""
+        for known, listener in self._listeners:
+            if known == name:
+                listener.renew(tls)
 
     def serve(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
@@ -149,7 +158,8 @@ class Server:
         if bucket is not None:
             bucket.take(1, self._clock.monotonic())
         session = ClientSession(connection, name, dispatcher, lambda: self._left(connection, session))
-        return session
+        security = self.security.get(name)
+        return session if security is None else security.wrap(session)
 
     def _left(self, connection: Connection, session: ClientSession) -> None:
         self._admission.leave(connection.peer_host)

@@ -15,6 +15,7 @@ from penstock.handlers.support.reply import Parked, ParkedWrite
 from penstock.handlers.support.transaction_verification import CloseConnection
 from penstock.ports.network import Connection, FileSlice
 from penstock.quotas.limits import Client
+from penstock.security.principal import ANONYMOUS
 from penstock.wire.frame import MalformedRequest
 
 if TYPE_CHECKING:
@@ -29,7 +30,17 @@ LARGE_REPLY = 32 * 1024
 
 
 class ClientSession:
-    __slots__ = ("_dispatch", "_muted", "_on_lost", "_paused", "_waiting", "client", "connection", "listener")
+    __slots__ = (
+        "_dispatch",
+        "_muted",
+        "_on_lost",
+        "_paused",
+        "_waiting",
+        "client",
+        "connection",
+        "listener",
+        "principal",
+    )
 
     def __init__(
         self, connection: Connection, listener: str, dispatcher: "Dispatcher", on_lost: Callable[[], None]
@@ -40,6 +51,7 @@ class ClientSession:
         self._on_lost = on_lost
         self._waiting: deque[Parked] = deque()
         self._paused = self._muted = False
+        self.principal = ANONYMOUS
         self.client: Client | None = None
         """The limits last found for this connection's client; None while no quota is set."""
 

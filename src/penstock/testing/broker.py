@@ -26,7 +26,7 @@ class Broker:
     """One node on a free port. Settings have their Kafka names.
 
     Port and data survive `restart`. A directory given as `data` is kept at the end; otherwise a temporary directory is
-    created and removed.
+    created and removed. With `secure`, clients need TLS and the user in `client_properties`.
     """
 
     def __init__(
@@ -36,11 +36,13 @@ class Broker:
         data: str | Path | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
+        secure: bool = False,
     ) -> None:
         self.settings: dict[str, str] = dict(settings or {})
         self.host = host
         self.port = port
         self._data = Path(data) if data is not None else None
+        self._is_secure = secure
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._reserved: ReservedPort | None = None
         self._node: Node | None = None
@@ -59,6 +61,15 @@ class Broker:
     def bootstrap(self) -> str:
         """Return the bootstrap address, HOST:PORT."""
         return f"{self.host}:{self.port}"
+
+    @property
+    def client_properties(self) -> dict[str, str]:
+        """Return the settings of a client, under the names of librdkafka."""
+        if not self._is_secure:
+            return {"bootstrap.servers": self.bootstrap}
+        from penstock.actions.secure_folder import SecureFolder
+
+        return SecureFolder(self.data).client_properties()
 
     @property
     def node(self) -> "Node":
@@ -132,6 +143,7 @@ class Broker:
             RealChildren,
             RealClock,
             RealDisk,
+            RealDocuments,
             RealEntropy,
             RealNetwork,
             ThreadOffload,
@@ -143,7 +155,8 @@ class Broker:
             self.port = self._reserved.number
         overrides = {
             "log.dirs": str(self.data),
-            "listeners": f"PLAINTEXT://{self.host}:{self.port}",
+            "listeners": f"{'SASL_SSL' if self._is_secure else 'PLAINTEXT'}://{self.host}:{self.port}",
+            **(self._secure_options() if self._is_secure else {}),
             # Many brokers may run at the same time, or leave temporary directories.
             "log.reserve.bytes": "0",
             **self.settings,
@@ -162,10 +175,19 @@ class Broker:
                 children=RealChildren(),
                 offload=ThreadOffload(),
                 instruments=real_instruments(disk, network),
+                documents=RealDocuments(),
             )
             await node.start()
             self._ports = ports.pop_all()
         self._node = node
+
+    def _secure_options(self) -> dict[str, str]:
+        from penstock.actions.secure_folder import SecureFolder, host_names
+
+        folder = SecureFolder(self.data)
+        if not folder.exists:
+            folder.create(hosts=host_names(self.host), bootstrap=self.bootstrap)
+        return folder.broker_options()
 
     async def stop_here(self) -> None:
         """Shut down on the event loop that it was started on."""

@@ -61,6 +61,7 @@ class ApiKey:
     DESCRIBE_CLIENT_QUOTAS: Final = 48
     ALTER_CLIENT_QUOTAS: Final = 49
     DESCRIBE_USER_SCRAM_CREDENTIALS: Final = 50
+    ALTER_USER_SCRAM_CREDENTIALS: Final = 51
     VOTE: Final = 52
     BEGIN_QUORUM_EPOCH: Final = 53
     END_QUORUM_EPOCH: Final = 54
@@ -108,6 +109,8 @@ class Api(NamedTuple):
     """After forwarding it, a node waits until it has applied the controller's changes."""
     between_nodes: bool = False
     """Only other nodes of the cluster send it. It is answered before the node is ready for clients."""
+    between_nodes_from: int | None = None
+    """The first version that only other nodes of the cluster send."""
 
     @property
     def module(self) -> str:
@@ -116,6 +119,9 @@ class Api(NamedTuple):
 
     def accepts(self, version: int) -> bool:
         return max(self.min_version, self.accepted_from) <= version <= self.max_version
+
+    def is_for_nodes(self, version: int) -> bool:
+        return self.between_nodes or (self.between_nodes_from is not None and version >= self.between_nodes_from)
 
     def is_flexible(self, version: int) -> bool:
         return version >= self.flexible_from
@@ -137,7 +143,7 @@ _ROWS: Final = (
     Api(ApiKey.SYNC_GROUP, "SyncGroup", 0, 5, flexible_from=4),
     Api(ApiKey.DESCRIBE_GROUPS, "DescribeGroups", 0, 6, flexible_from=5),
     Api(ApiKey.LIST_GROUPS, "ListGroups", 0, 5, flexible_from=3),
-    # Security is not supported yet: these get the responses of Kafka with security disabled, so that clients say why.
+    # Before authentication, server/authentication.py answers these two; handlers refuse them on other connections.
     Api(ApiKey.SASL_HANDSHAKE, "SaslHandshake", 0, 1, flexible_from=2),
     Api(ApiKey.API_VERSIONS, "ApiVersions", 0, 4, flexible_from=3),
     Api(ApiKey.CREATE_TOPICS, "CreateTopics", 2, 7, flexible_from=5, forwarded=True),
@@ -147,11 +153,12 @@ _ROWS: Final = (
     Api(ApiKey.INIT_PRODUCER_ID, "InitProducerId", 0, 5, flexible_from=2),
     Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", 2, 4, flexible_from=4),
     # Versions 4 and later are for brokers: many transactions in one request.
-    Api(ApiKey.ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxn", 0, 5, flexible_from=3),
+    Api(ApiKey.ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxn", 0, 5, flexible_from=3, between_nodes_from=4),
     Api(ApiKey.ADD_OFFSETS_TO_TXN, "AddOffsetsToTxn", 0, 4, flexible_from=3),
     Api(ApiKey.END_TXN, "EndTxn", 0, 5, flexible_from=3),
     Api(ApiKey.WRITE_TXN_MARKERS, "WriteTxnMarkers", 1, 2, flexible_from=1),
     Api(ApiKey.TXN_OFFSET_COMMIT, "TxnOffsetCommit", 0, 5, flexible_from=3),
+    # Authorization is not supported yet: these get the responses of Kafka without an authorizer.
     Api(ApiKey.DESCRIBE_ACLS, "DescribeAcls", 1, 3, flexible_from=2),
     Api(ApiKey.CREATE_ACLS, "CreateAcls", 1, 3, flexible_from=2),
     Api(ApiKey.DELETE_ACLS, "DeleteAcls", 1, 3, flexible_from=2),
@@ -183,6 +190,14 @@ _ROWS: Final = (
     Api(ApiKey.DESCRIBE_CLIENT_QUOTAS, "DescribeClientQuotas", 0, 1, flexible_from=1),
     Api(ApiKey.ALTER_CLIENT_QUOTAS, "AlterClientQuotas", 0, 1, flexible_from=1, forwarded=True),
     Api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, "DescribeUserScramCredentials", 0, 0, flexible_from=0),
+    Api(
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        "AlterUserScramCredentials",
+        0,
+        0,
+        flexible_from=0,
+        forwarded=True,
+    ),
     Api(ApiKey.VOTE, "Vote", 0, 2, flexible_from=0, between_nodes=True),
     Api(ApiKey.BEGIN_QUORUM_EPOCH, "BeginQuorumEpoch", 0, 1, flexible_from=1, between_nodes=True),
     Api(ApiKey.END_QUORUM_EPOCH, "EndQuorumEpoch", 0, 1, flexible_from=1, between_nodes=True),

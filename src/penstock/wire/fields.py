@@ -116,6 +116,18 @@ def _read_string(reader: Reader) -> str:
     return value
 
 
+def _write_bytes(out: bytearray, value: bytes) -> None:
+    write_uvarint(out, len(value) + 1)
+    out += value
+
+
+def _read_bytes(reader: Reader) -> bytes:
+    size = reader.uvarint()
+    if size == 0:
+        raise Corruption(f"null at {reader.position} where bytes must be")
+    return bytes(reader.take(size - 1))
+
+
 # A replay repeats the same few directories and topics, and creating a UUID is slow.
 @lru_cache(maxsize=1024)
 def _uuid(data: bytes) -> UUID:
@@ -124,6 +136,7 @@ def _uuid(data: bytes) -> UUID:
 
 STRING = Kind(_write_string, _read_string)
 NULLABLE_STRING = Kind(_write_string, _read_nullable_string)
+BYTES = Kind(_write_bytes, _read_bytes)
 UUID_ = Kind(lambda out, value: out.extend(value.bytes), lambda reader: _uuid(reader.take(16)))
 
 

@@ -63,6 +63,12 @@ COMMANDS = [
     "profile use",
     "profile set",
     "profile remove",
+    "user add",
+    "user passwd",
+    "user list",
+    "user remove",
+    "cert show",
+    "cert renew",
     "log accept-loss",
     "log dump",
     "log verify",
@@ -71,7 +77,8 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize(
-    "command", ["", "topic", "group", "dlq", "txn", "config", "quota", "profile", "log", *COMMANDS]
+    "command",
+    ["", "topic", "group", "dlq", "txn", "config", "quota", "profile", "user", "cert", "log", *COMMANDS],
 )
 def test_every_command_has_help_with_an_example(command: str) -> None:
     result = CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "200"})

@@ -27,8 +27,12 @@ class Wire:
     def __init__(self, server: "WireServer") -> None:
         self.peer_host, self.peer_port, self.local_port = "wire", 1, 2
         self.server = server
+        self.is_node = True
+        self.peer_certificate: bytes | None = None
         self.session: Session | None = None
         self.closed = False
+
+    def limit_frames(self, size_max: int | None) -> None: ...
 
     def send(self, parts: Sequence[Part]) -> None:
         data = bytearray().join(bytes(part) for part in parts)  # type: ignore[arg-type]

@@ -26,9 +26,11 @@ READ_ELSEWHERE = {
     "controller.quorum.retry.backoff.ms": ("metadata/opening.py", 'seconds("retry.backoff")'),
     "follower.replication.throttled.rate": ("replication/throttle.py", '{self._side}.replication.throttled.rate"'),
     "leader.replication.throttled.rate": ("replication/throttle.py", '{self._side}.replication.throttled.rate"'),
-    "listener.security.protocol.map": ("config/settings.py", 'settings["listener.security.protocol.map"]'),
+    "listener.security.protocol.map": ("config/listeners.py", 'settings["listener.security.protocol.map"]'),
+    "node.listener.names": ("config/listeners.py", 'settings["node.listener.names"]'),
+    "ssl.client.auth": ("config/listeners.py", 'self.values["ssl.client.auth"]'),
     "log.format": ("cli/start.py", '"log.format"'),
-    "security.inter.broker.protocol": ("config/settings.py", 'settings["security.inter.broker.protocol"]'),
+    "security.inter.broker.protocol": ("config/listeners.py", 'settings["security.inter.broker.protocol"]'),
     **{
         f"group.consumer.{bound}{rest}": ("groups/configured.py", f'_bounded(broker, own, "consumer.{rest}")')
         for bound in ("", "min.", "max.")

@@ -86,27 +86,13 @@ def test_options_without_effect_are_reported_as_ignored() -> None:
     assert settings.with_dynamic(cluster={}, node={}).ignored == settings.ignored
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"listeners": "SSL://:9093"},
-        {"listeners": "PLAINTEXT://:9092,sasl_ssl://:9093"},
-        {"listeners": "OUTSIDE://:9093", "listener.security.protocol.map": "outside:SASL_PLAINTEXT,INSIDE:PLAINTEXT"},
-        {"security.inter.broker.protocol": "SSL"},
-    ],
-)
-def test_a_listener_with_a_secure_protocol_is_rejected(given: dict[str, str]) -> None:
-    with pytest.raises(StartupError, match="Penstock supports only PLAINTEXT"):
-        BrokerSettings.load(file=given)
-
-
 @pytest.mark.parametrize("mapped", ["OUTSIDE:PLAINTEXT,INSIDE:SSL", "", "INSIDE:SSL"])
 def test_a_listener_of_any_name_uses_plaintext_unless_the_map_says_otherwise(mapped: str) -> None:
     given = {"listeners": "OUTSIDE://:9093", "listener.security.protocol.map": mapped}
     assert BrokerSettings.load(file=given).words("listeners") == ("OUTSIDE://:9093",)
 
 
-@pytest.mark.parametrize("name", ["ssl.keystore.location", "listener.name.x.ssl.key.password", "authorizer.class.name"])
+@pytest.mark.parametrize("name", ["ssl.provider", "listener.name.x.ssl.cipher.suites", "authorizer.class.name"])
 def test_security_options_that_are_not_supported_are_rejected(name: str) -> None:
     with pytest.raises(StartupError, match="Penstock does not support"):
         BrokerSettings.load(file={name: "x"})

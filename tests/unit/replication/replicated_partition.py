@@ -107,10 +107,14 @@ class End:
     def __init__(self, network: "Network", owner: int, peer: int) -> None:
         self.network, self.owner, self.peer_node = network, owner, peer
         self.peer_host, self.peer_port, self.local_port = f"node{peer}", peer, owner
+        self.is_node = True
+        self.peer_certificate: bytes | None = None
         self.session: Session | None = None
         self.other: End
         self.paused = self.closed = False
         self.incoming: deque[bytes] = deque()
+
+    def limit_frames(self, size_max: int | None) -> None: ...
 
     def send(self, parts: Sequence[Part]) -> None:
         data = b"".join(

@@ -59,7 +59,7 @@ def _scram(hash_name: str, user: str, password: str) -> Generator[bytes, bytes, 
     answer = (yield f"{without_proof},p={base64.b64encode(proof).decode()}".encode()).decode()
     server_key = hmac.digest(salted, b"Server Key", hash_name)
     expected = base64.b64encode(hmac.digest(server_key, signed, hash_name)).decode()
-    if dict(part.split("=", 1) for part in answer.split(",")).get("v") != expected:
+    if not hmac.compare_digest(answer.encode(), f"v={expected}".encode()):
         raise PenstockClientError(
             "SCRAM: the server did not prove that it knows the password; do not trust this broker"
         )

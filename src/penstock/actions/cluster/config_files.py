@@ -1,6 +1,7 @@
 """Configuration files of a cluster: one properties file per node, on one machine or on several."""
 
 import base64
+import os
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import NamedTuple
 
 from penstock.actions.addresses import parse_address
 from penstock.actions.errors import ActionError
+from penstock.actions.secure_folder import LISTENER, SecureFolder
 
 VOTERS_MAX = 3
 """In a larger cluster the other nodes are brokers only."""
@@ -74,7 +76,29 @@ def _read_node(path: Path) -> NodePlan:
     return NodePlan(int(settings["node.id"]), host, port, settings.get("broker.rack"), path, data)
 
 
-def write(nodes: Sequence[NodePlan], settings: dict[str, str]) -> list[Path]:
+NODES_LISTENER = "NODES"
+
+
+def secure_options(nodes: Sequence[NodePlan], folder: SecureFolder) -> list[dict[str, str]]:
+    """Return the options of each node of a secured cluster: clients log in, nodes use their certificates."""
+    node_ports = {node.node_id: node.port + len(nodes) for node in nodes}
+    voters = ",".join(f"{node.node_id}@{node.host}:{node_ports[node.node_id]}" for node in nodes[:VOTERS_MAX])
+    return [
+        {
+            **folder.broker_options(),
+            "listeners": f"{LISTENER}://{node.address},{NODES_LISTENER}://{node.host}:{node_ports[node.node_id]}",
+            "listener.security.protocol.map": f"{LISTENER}:SASL_SSL,{NODES_LISTENER}:SSL",
+            "inter.broker.listener.name": NODES_LISTENER,
+            f"listener.name.{NODES_LISTENER.lower()}.ssl.client.auth": "required",
+            "controller.quorum.voters": voters,
+        }
+        for node in nodes
+    ]
+
+
+def write(
+    nodes: Sequence[NodePlan], settings: dict[str, str], secured: Sequence[dict[str, str]] | None = None
+) -> list[Path]:
     """Write the files that do not exist yet, with one cluster id; return their paths."""
     cluster_id = next(filter(None, (_cluster_id(node.config) for node in nodes)), None) or _new_cluster_id()
     voters = ",".join(f"{node.node_id}@{node.address}" for node in nodes[:VOTERS_MAX])
@@ -90,10 +114,14 @@ def write(nodes: Sequence[NodePlan], settings: dict[str, str]) -> list[Path]:
             "controller.quorum.voters": voters,
             "log.dirs": str(node.data),
             **({"broker.rack": node.rack} if node.rack is not None else {}),
+            **(secured[position] if secured is not None else {}),
             **settings,
         }
         node.config.parent.mkdir(parents=True, exist_ok=True)
-        node.config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()), encoding="utf-8")
+        # The file of a secured node contains credentials.
+        mode = 0o600 if secured is not None else 0o666
+        with open(os.open(node.config, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
+            file.write("".join(f"{key}={value}\n" for key, value in lines.items()))
         written.append(node.config)
     return written
 

@@ -9,7 +9,7 @@ import typer
 from penstock.actions.addresses import DEFAULT_PORT
 from penstock.actions.cluster import config_files
 from penstock.actions.connection import Connection
-from penstock.cli.arguments import parse_list, parse_pairs
+from penstock.cli.arguments import SecureOption, parse_list, parse_pairs
 from penstock.cli.completion import complete_topic
 from penstock.cli.confirm import YesOption, confirm
 from penstock.cli.errors import CommandError
@@ -51,6 +51,7 @@ def start(
     racks: RacksOption = "",
     restart: Annotated[bool, typer.Option("--restart", help="Restart nodes that exit.")] = False,
     settings: SetOption = None,
+    secure: SecureOption = False,
     log_level: Annotated[str, typer.Option("--log-level", help="Log level: debug, info, warning or error.")] = "info",
 ) -> None:
     """Run a cluster on this machine until Ctrl-C, 'penstock cluster stop' or the end of its terminal.
@@ -63,14 +64,37 @@ def start(
     plans = config_files.read(data)
     if plans:
         _check_options(data, plans, count=nodes, first_port=port)
+        if secure:
+            _check_secured(data)
     else:
         hosts = [host] * (nodes or DEFAULT_NODES)
         plans = config_files.plan(
             data, hosts=hosts, first_port=port or DEFAULT_PORT, racks=parse_list(racks), one_host=True
         )
-        config_files.write(plans, pairs)
+        config_files.write(plans, pairs, _secured(data, host, plans) if secure else None)
     options = [word for name, value in pairs.items() for word in ("--set", f"{name}={value}")]
     supervisor.run(data, plans, restart=restart, options=[*options, "--log-level", log_level])
+
+
+def _secured(data: Path, host: str, plans: Sequence[config_files.NodePlan]) -> list[dict[str, str]]:
+    """Create the certificates and the user of a secured cluster; return the options of its nodes."""
+    from penstock.actions.secure_folder import SecureFolder, host_names
+
+    folder = SecureFolder(data)
+    if not folder.exists:
+        folder.create(hosts=host_names(host), bootstrap=",".join(plan.address for plan in plans))
+    typer.echo(f"client properties: {folder.client_file}, for Java: {folder.java_client_file}", err=True)
+    return config_files.secure_options(plans, folder)
+
+
+def _check_secured(data: Path) -> None:
+    from penstock.actions.secure_folder import SecureFolder
+
+    if not SecureFolder(data).exists:
+        raise CommandError(
+            f"The cluster in {data} was created without --secure. Start with another folder, or secure it step by "
+            "step as in docs/guides/security.md."
+        )
 
 
 @app.command("stop", epilog="Example: penstock cluster stop --data ./cluster")

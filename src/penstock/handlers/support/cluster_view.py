@@ -7,6 +7,7 @@ without the client's listener is unreachable and counts as absent.
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from penstock.config.listeners import inter_broker_listener
 from penstock.controller.leaders import directory_of
 from penstock.metadata.records import LOST_DIRECTORY, BrokerEndpoint
 from penstock.metadata.voters import Voter, VoterEndpoint
@@ -72,9 +73,11 @@ def voter_endpoints(context: "Context", voter: Voter) -> tuple[VoterEndpoint, ..
 
 
 def own_voter_endpoints(settings: "BrokerSettings", endpoints: "Sequence[Endpoint]") -> tuple[VoterEndpoint, ...]:
-    """Return the endpoints that other nodes of the quorum use: the controller listeners, or all listeners."""
+    """Return the endpoints that other nodes of the quorum use: the controller listeners, or all, for brokers first."""
     named = controller_listeners(settings)
-    chosen = [each for each in endpoints if each.listener in named] or endpoints
+    between = inter_broker_listener(settings)
+    chosen = [each for each in endpoints if each.listener in named]
+    chosen = chosen or sorted(endpoints, key=lambda each: each.listener != between)
     return tuple(VoterEndpoint(name=each.listener, host=each.host, port=each.port) for each in chosen)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.handlers.support.metadata_views import MetadataViews
 from penstock.scheduling.scheduler import UNPACED, Pace
+from penstock.security.principal import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
     from penstock.config.settings import BrokerSettings
@@ -84,6 +85,7 @@ class Request:
     listener: str = "PLAINTEXT"
     pace: Pace = UNPACED
     """How its long work is scheduled (docs/internals/loop.md)."""
+    principal: Principal = ANONYMOUS
 
     @property
     def client_host(self) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.client.channel import ControllerChannel, pause
 from penstock.client.interfaces import PeerUnavailable
 from penstock.metadata.image import BROKER_LOGGER
+from penstock.security.principal import ANONYMOUS, Principal, encode_principal
 from penstock.wire.api import APIS, ApiKey
 
 if TYPE_CHECKING:
@@ -56,11 +57,15 @@ class Relay:
         """Return whether the active controller is another node."""
         return self._channel is not None and not self._quorum.is_active
 
-    async def forward(self, frame: bytes, api_key: int, client_address: bytes) -> bytes | None:
+    async def forward(
+        self, frame: bytes, api_key: int, client_address: bytes, principal: Principal = ANONYMOUS
+    ) -> bytes | None:
         """Return the response frame without its size; None if there is no controller, or it is this node by now."""
         from kio.schema.envelope.v0.request import EnvelopeRequest  # a single node needs none
 
-        envelope = EnvelopeRequest(request_data=frame, request_principal=None, client_host_address=client_address)
+        envelope = EnvelopeRequest(
+            request_data=frame, request_principal=encode_principal(principal), client_host_address=client_address
+        )
         try:
             answer = await self.ask(ApiKey.ENVELOPE, envelope, changes=APIS[api_key].changes_metadata)
         except PeerUnavailable:

@@ -24,6 +24,8 @@ class _NoConnection:
     peer_host = "localhost"
     peer_port = 0
     local_port = 0
+    is_node = True
+    peer_certificate = None
 
     def send(self, parts: "Sequence[Part]") -> None:
         raise AssertionError("the response is returned, not sent")
@@ -36,6 +38,8 @@ class _NoConnection:
     def pause_frames(self) -> None: ...
 
     def resume_frames(self) -> None: ...
+
+    def limit_frames(self, size_max: int | None) -> None: ...
 
     def close(self) -> None: ...
 

@@ -4,13 +4,23 @@ from penstock.ports.instruments import Instruments
 from penstock.ports.real.child import RealChildren
 from penstock.ports.real.clock import RealClock
 from penstock.ports.real.disk import RealDisk
+from penstock.ports.real.documents import RealDocuments
 from penstock.ports.real.entropy import RealEntropy
 from penstock.ports.real.http import RealHttp
 from penstock.ports.real.network import RealNetwork
 from penstock.ports.real.offload import ThreadOffload
 from penstock.ports.real.process import process_usage
 
-__all__ = ["RealChildren", "RealClock", "RealDisk", "RealEntropy", "RealNetwork", "ThreadOffload", "real_instruments"]
+__all__ = [
+    "RealChildren",
+    "RealClock",
+    "RealDisk",
+    "RealDocuments",
+    "RealEntropy",
+    "RealNetwork",
+    "ThreadOffload",
+    "real_instruments",
+]
 
 
 def real_instruments(disk: RealDisk, network: RealNetwork) -> Instruments:

@@ -16,6 +16,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final, cast
 
 from penstock.ports.network import FileSlice, KeptFrame, Part, Session, copied
+from penstock.ports.real.close_reasons import REASONS
 from penstock.ports.real.frame_memory import FrameBuffer
 from penstock.ports.real.slices import ReadFailed, drop_sent, read_slice, send_slice, size_in_memory
 
@@ -49,16 +50,6 @@ now_ns = time.monotonic_ns
 _size_of = Struct(">i").unpack_from
 
 
-REASONS: Final = {
-    "frame_timeout": "its request did not arrive in time",
-    "send_timeout": "it does not read its replies",
-    "idle": "it was idle for too long",
-    "request_memory": "memory for requests is short, and it holds %d bytes for an incomplete request",
-    "reply_memory": "memory for replies is short, and it has %d unread bytes of them",
-    "read_error": "a file cannot be read",
-}
-
-
 class SocketConnection:
     """One connected socket."""
 
@@ -67,6 +58,7 @@ class SocketConnection:
         "_cut_scheduled",
         "_flush_scheduled",
         "_frame",
+        "_frame_size_max",
         "_handed_over",
         "_last_progress",
         "_last_received",
@@ -82,6 +74,7 @@ class SocketConnection:
         "_unread",
         "_writing",
         "is_dialed",
+        "is_node",
         "local_port",
         "peer_host",
         "peer_port",
@@ -90,6 +83,8 @@ class SocketConnection:
     def __init__(self, network: "RealNetwork", sock: socket.socket, peer: tuple[str, int], *, is_dialed: bool) -> None:
         self._network = network
         self.is_dialed = is_dialed
+        self.is_node = False
+        self._frame_size_max = network.limits.frame_size_max
         self._socket = sock
         self.peer_host, self.peer_port = peer
         self.local_port: int = sock.getsockname()[1]
@@ -103,6 +98,14 @@ class SocketConnection:
         self._last_received = now_ns()
         self._closed = self._paused = self._reading = self._writing = self._starved = False
         self._cut_scheduled = self._flush_scheduled = False
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        return None
+
+    def limit_frames(self, size_max: int | None) -> None:
+        whole = self._network.limits.frame_size_max
+        self._frame_size_max = whole if size_max is None else min(size_max, whole)
 
     def start(self, session: Session) -> None:
         self._session = session
@@ -205,7 +208,7 @@ class SocketConnection:
     def _cut(self, view: memoryview, end: int) -> None:
         """Pass on every whole frame in view[:end] and keep the rest for later."""
         session = cast(Session, self._session)
-        size_max = self._network.limits.frame_size_max
+        size_max = self._frame_size_max
         position = 0
         frames_left = FRAMES_PER_TURN_MAX
         began = now_ns()

@@ -377,7 +377,8 @@ class RealDisk:
         return os.path.isdir(path)
 
     def make_folder(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+        # Records and credentials are for the owner of the node only.
+        os.makedirs(path, mode=0o700, exist_ok=True)
 
     def rename(self, source: str, target: str) -> None:
         os.replace(source, target)

@@ -7,10 +7,11 @@ import logging
 import socket
 from typing import TYPE_CHECKING
 
-from penstock.ports.network import Accept, Limits
+from penstock.ports.network import Accept, Limits, TlsSettings
 
 if TYPE_CHECKING:
     from penstock.ports.real.network import RealNetwork
+    from penstock.ports.real.tls import ServerTls
 
 log = logging.getLogger(__name__)
 
@@ -21,10 +22,15 @@ ACCEPT_RETRY_S = 0.2
 class ServerSocket:
     """The sockets of one listener: one per address family of its host."""
 
-    def __init__(self, network: "RealNetwork", sockets: list[socket.socket]) -> None:
+    def __init__(self, network: "RealNetwork", sockets: list[socket.socket], tls: "ServerTls | None" = None) -> None:
         self._network = network
         self._sockets = sockets
+        self._tls = tls
         self.port: int = sockets[0].getsockname()[1]
+
+    def renew(self, tls: TlsSettings) -> None:
+        assert self._tls is not None, "the listener does not use TLS"
+        self._tls.renew(tls)
 
     def serve(self, accept: Accept) -> None:
         for sock in self._sockets:
@@ -42,7 +48,8 @@ class ServerSocket:
                 self._network.loop.remove_reader(sock.fileno())
                 self._network.loop.call_later(ACCEPT_RETRY_S, self._resume_accepting, sock, accept)
                 return
-            self._network.welcome(peer, address, accept)
+            tls = None if self._tls is None else self._tls.wrap(self._network.now())
+            self._network.welcome(peer, address, accept, tls=tls)
 
     def _resume_accepting(self, sock: socket.socket, accept: Accept) -> None:
         if sock.fileno() >= 0:

@@ -13,12 +13,16 @@ from collections import Counter
 from typing import Final
 
 from penstock.ports.instruments import NetworkUsage, Watchdog
-from penstock.ports.network import Accept, Limits, Opened, Session
-from penstock.ports.real.connection import REASONS, SocketConnection
+from penstock.ports.network import Accept, Limits, Opened, Session, TlsSettings
+from penstock.ports.real.close_reasons import REASONS
+from penstock.ports.real.connection import SocketConnection
 from penstock.ports.real.dialing import dial
 from penstock.ports.real.frame_memory import PATIENCE_S, FrameBuffer, FrameMemory
 from penstock.ports.real.listener import ServerSocket, bound_sockets
 from penstock.ports.real.loop import NodeLoop
+from penstock.ports.real.stores import first_certificate, load_key
+from penstock.ports.real.tls import TLS_FIRST_BYTE, ClientTls, ServerTls, TlsState
+from penstock.ports.real.tls_connection import TlsConnection
 from penstock.ports.real.unsent import UnsentBudget
 
 log = logging.getLogger(__name__)
@@ -50,6 +54,7 @@ class RealNetwork:
         self._eviction_timer: asyncio.TimerHandle | None = None
         self._dialing: set[asyncio.Task[None]] = set()
         self._logged_hosts: dict[str, float] = {}
+        self._client_contexts: dict[TlsSettings, ClientTls] = {}
         self.turn_began = 0
         """When the frames of the present turn became available, by `now_ns`."""
 
@@ -79,33 +84,51 @@ class RealNetwork:
             closed=self.closed,
         )
 
-    def listen(self, host: str, port: int) -> ServerSocket:
+    def listen(self, host: str, port: int, tls: TlsSettings | None = None) -> ServerSocket:
         self._watch_time()
-        return ServerSocket(self, bound_sockets(host, port, self.limits))
+        server_tls = None if tls is None else ServerTls(tls)
+        return ServerSocket(self, bound_sockets(host, port, self.limits), server_tls)
 
-    def connect(self, host: str, port: int, opened: Opened) -> None:
-        task = self.loop.create_task(self._connect(host, port, opened))
+    def own_certificate(self, tls: TlsSettings) -> bytes | None:
+        return None if tls.key_store is None else first_certificate(load_key(tls.key_store))
+
+    def connect(self, host: str, port: int, opened: Opened, tls: TlsSettings | None = None) -> None:
+        task = self.loop.create_task(self._connect(host, port, opened, tls))
         self._dialing.add(task)
         task.add_done_callback(self._dialing.discard)
 
-    async def _connect(self, host: str, port: int, opened: Opened) -> None:
+    async def _connect(self, host: str, port: int, opened: Opened, tls: TlsSettings | None) -> None:
         try:
+            socket_tls = None if tls is None else self._client_tls(tls).wrap(host)
             sock = await dial(host, port)
         except OSError as error:
             opened(error)
+            return
+        self._watch_time()
+        if socket_tls is not None:
+            TlsConnection(self, sock, (host, port), socket_tls, is_dialed=True).dialed(opened)
         else:
-            self._watch_time()
             reset = self.welcome(sock, (host, port), opened, is_dialed=True)
             if reset is not None:
                 opened(reset)
 
     def welcome(
-        self, sock: socket.socket, address: tuple[str, int], accept: Accept | Opened, *, is_dialed: bool = False
+        self,
+        sock: socket.socket,
+        address: tuple[str, int],
+        accept: Accept | Opened,
+        *,
+        is_dialed: bool = False,
+        tls: TlsState | None = None,
     ) -> OSError | None:
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection = SocketConnection(self, sock, address[:2], is_dialed=is_dialed)
+            connection = (
+                SocketConnection(self, sock, address[:2], is_dialed=is_dialed)
+                if tls is None
+                else TlsConnection(self, sock, address[:2], tls, is_dialed=is_dialed)
+            )
         except OSError as error:  # reset before it was accepted
             sock.close()
             return error
@@ -116,6 +139,13 @@ class RealNetwork:
         self.connections.add(connection)
         connection.start(session)
         return None
+
+    def _client_tls(self, tls: TlsSettings) -> ClientTls:
+        """Return the context for connections with these settings; they are shared by many connections."""
+        known = self._client_contexts.get(tls)
+        if known is None:
+            known = self._client_contexts[tls] = ClientTls(tls)
+        return known
 
     def schedule_flush(self, connection: SocketConnection) -> None:
         """Send at the end of the present read, or in the loop's next turn: sending separately costs a system call."""
@@ -162,13 +192,20 @@ class RealNetwork:
     # -- time ------------------------------------------------------------------------------
 
     def log_once(self, host: str, size: int) -> None:
-        """Log a peer that does not use Kafka's protocol (HTTP, TLS, noise) once a minute per address."""
+        """Log a peer that does not use Kafka's protocol (HTTP, TLS, noise)."""
+        if size >> 24 == TLS_FIRST_BYTE:
+            self.log_peer(host, "it uses TLS, but this listener expects plain text")
+        else:
+            self.log_peer(host, f"a frame cannot have {size} bytes")
+
+    def log_peer(self, host: str, problem: str) -> None:
+        """Log why a connection is closed, once a minute per address."""
         now = self.now()
         if now - self._logged_hosts.get(host, -60.0) >= 60.0:
             if len(self._logged_hosts) > 1000:
                 self._logged_hosts.clear()
             self._logged_hosts[host] = now
-            log.warning("closing a connection from %s: a frame cannot have %d bytes", host, size)
+            log.warning("closing a connection from %s: %s", host, problem)
 
     def _watch_time(self) -> None:
         if self._sweep_timer is None:

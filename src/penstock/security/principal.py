@@ -1,0 +1,65 @@
+"""The identity of a client, and its encoding in an Envelope.
+
+`User:ANONYMOUS` is a client that did not have to authenticate. Refuses: InvalidPrincipal.
+"""
+
+from typing import Final, NamedTuple
+
+from penstock.model.errors import Corruption, PenstockError
+from penstock.wire.fields import BOOLEAN, STRING, Field, Layout, Reader
+
+USER: Final = "User"
+_VERSION: Final = b"\x00\x00"
+
+
+class InvalidPrincipal(PenstockError):
+    """The bytes do not encode a principal."""
+
+
+class Principal(NamedTuple):
+    type: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.type}:{self.name}"
+
+
+class _Encoded(NamedTuple):
+    """Kafka's DefaultPrincipalData."""
+
+    type: str
+    name: str
+    token_authenticated: bool
+
+
+_LAYOUT: Final = Layout(
+    _Encoded, 0, Field("type", STRING), Field("name", STRING), Field("token_authenticated", BOOLEAN)
+)
+
+ANONYMOUS: Final = Principal(USER, "ANONYMOUS")
+
+
+def user(name: str) -> Principal:
+    return Principal(USER, name)
+
+
+def parse_principals(text: str) -> frozenset[Principal]:
+    """Return the principals in a list such as `User:a;User:b`, the format of super.users."""
+    entries = (entry.strip().partition(":") for entry in text.split(";") if entry.strip())
+    return frozenset(Principal(kind, name) for kind, _, name in entries)
+
+
+def encode_principal(principal: Principal) -> bytes:
+    out = bytearray(_VERSION)
+    _LAYOUT.write(out, _Encoded(principal.type, principal.name, False))
+    return bytes(out)
+
+
+def decode_principal(data: bytes) -> Principal:
+    if data[:2] != _VERSION:
+        raise InvalidPrincipal("the version of the principal is unknown")
+    try:
+        found: _Encoded = _LAYOUT.read(Reader(data[2:]), 0)
+    except (Corruption, ValueError, IndexError) as problem:
+        raise InvalidPrincipal(f"cannot decode the principal: {problem}") from None
+    return Principal(found.type, found.name)

@@ -1,0 +1,188 @@
+"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), server and client.
+
+The server knows StoredKey and ServerKey, not the password, and computes no PBKDF2. An unknown user gets a salt that
+is derived from its name, and fails at the same message as a wrong password. The channel binding `c=` and the nonce
+must be exactly those of this exchange (CVE-2024-56128). Refuses: AuthenticationFailed.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from penstock.security.mechanism import Accepted, AuthenticationFailed, Challenge, invalid_credentials
+
+SCRAM_SHA_256: Final = "SCRAM-SHA-256"
+SCRAM_SHA_512: Final = "SCRAM-SHA-512"
+HASHES: Final = {SCRAM_SHA_256: "sha256", SCRAM_SHA_512: "sha512"}
+MECHANISM_IDS: Final = {SCRAM_SHA_256: 1, SCRAM_SHA_512: 2}
+"""The numbers of the mechanisms in records and requests."""
+ITERATIONS_MIN: Final = 4096
+ITERATIONS_MAX: Final = 16384
+SALT_SIZE: Final = 24
+
+_NONCE: Final = r"[\x21-\x2b\x2d-\x7e]+"
+_NAME: Final = r"(?:[^,=\0]|=2C|=3D)+"
+_EXTENSIONS: Final = r"((?:,[A-Za-z]+=[^,\0]*)*)"
+_FIRST: Final = re.compile(f"(n,(?:a=({_NAME}))?,)(n=({_NAME}),r=({_NONCE}){_EXTENSIONS})")
+_FINAL: Final = re.compile(f"(c=([A-Za-z0-9+/=]+),r=({_NONCE}){_EXTENSIONS}),p=([A-Za-z0-9+/=]+)")
+_SERVER_FIRST: Final = re.compile(f"r=({_NONCE}),s=([A-Za-z0-9+/=]+),i=([0-9]{{1,9}}){_EXTENSIONS}")
+
+
+class ScramCredential(NamedTuple):
+    """What the server stores of a password."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+
+FindCredential = Callable[[str], ScramCredential | None]
+DerivePassword = Callable[[str, str, bytes, int], bytes]
+
+
+def credential_from_salted(mechanism: str, salt: bytes, iterations: int, salted: bytes) -> ScramCredential:
+    """Return the credential of a salted password."""
+    name = HASHES[mechanism]
+    stored = hashlib.new(name, hmac.digest(salted, b"Client Key", name)).digest()
+    return ScramCredential(salt, stored, hmac.digest(salted, b"Server Key", name), iterations)
+
+
+def salted_password(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
+    """Derive the salted password. This takes milliseconds on purpose."""
+    return hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
+
+
+def unknown_credential(mechanism: str, user: str, key: bytes) -> ScramCredential:
+    """Return a credential that no password matches, always the same for a name."""
+    name = HASHES[mechanism]
+    seed = hmac.digest(key, f"{mechanism}\0{user}".encode(), "sha512")
+    size = hashlib.new(name).digest_size
+    return ScramCredential(seed[:SALT_SIZE], hmac.digest(key, seed, "sha512")[:size], bytes(size), ITERATIONS_MIN)
+
+
+class ScramServer:
+    def __init__(self, mechanism: str, find: FindCredential, *, nonce: str, unknown: bytes) -> None:
+        """Create one for one exchange; `nonce` must be new and random, `unknown` is a key for unknown users."""
+        self._mechanism = mechanism
+        self._hash = HASHES[mechanism]
+        self._find = find
+        self._server_nonce = nonce
+        self._unknown = unknown
+        self._credential: ScramCredential | None = None
+        self._user = self._nonce = self._binding = ""
+        self._first: str = ""
+        self._is_known = False
+
+    def step(self, message: bytes) -> Challenge | Accepted:
+        try:
+            text = message.decode()
+        except UnicodeDecodeError:
+            raise AuthenticationFailed("Invalid SCRAM message: it is not valid UTF-8") from None
+        return self._begin(text) if self._credential is None else self._finish(text, self._credential)
+
+    def _begin(self, text: str) -> Challenge:
+        match = _FIRST.fullmatch(text)
+        if match is None:
+            raise AuthenticationFailed("Invalid SCRAM client first message format")
+        header, authzid, bare, name, nonce, extensions = match.groups()
+        user = _unescape(name)
+        if authzid is not None and _unescape(authzid) != user:
+            raise AuthenticationFailed(
+                "Authentication failed: Client requested an authorization id that is different from username"
+            )
+        # Delegation tokens are not supported, and a token is no user.
+        known = None if "tokenauth=true" in extensions else self._find(user)
+        self._is_known = known is not None
+        self._credential = credential = known or unknown_credential(self._mechanism, user, self._unknown)
+        self._user, self._nonce = user, nonce + self._server_nonce
+        self._binding = base64.b64encode(header.encode()).decode()
+        salt = base64.b64encode(credential.salt).decode()
+        answer = f"r={self._nonce},s={salt},i={credential.iterations}"
+        self._first = f"{bare},{answer}"
+        return Challenge(answer.encode())
+
+    def _finish(self, text: str, credential: ScramCredential) -> Accepted:
+        match = _FINAL.fullmatch(text)
+        if match is None:
+            raise AuthenticationFailed("Invalid SCRAM client final message format")
+        without_proof, binding, nonce, _, proof = match.groups()
+        if not hmac.compare_digest(nonce, self._nonce) or not hmac.compare_digest(binding, self._binding):
+            raise AuthenticationFailed("Invalid client nonce or channel binding in the final client message")
+        signed = f"{self._first},{without_proof}".encode()
+        signature = hmac.digest(credential.stored_key, signed, self._hash)
+        given = _decode(proof)
+        if len(given) != len(signature):
+            raise invalid_credentials(self._mechanism)
+        client_key = bytes(left ^ right for left, right in zip(given, signature, strict=True))
+        stored = hashlib.new(self._hash, client_key).digest()
+        is_right = hmac.compare_digest(stored, credential.stored_key)
+        if not (is_right and self._is_known):
+            raise invalid_credentials(self._mechanism)
+        answer = base64.b64encode(hmac.digest(credential.server_key, signed, self._hash)).decode()
+        return Accepted(f"v={answer}".encode(), self._user)
+
+
+class ScramClient:
+    def __init__(
+        self, mechanism: str, user: str, password: str, *, nonce: str, derive: DerivePassword | None = None
+    ) -> None:
+        """Create one for one exchange; `nonce` must be new and random, `derive` may remember salted passwords."""
+        self._mechanism = mechanism
+        self._hash = HASHES[mechanism]
+        self._password = password
+        self._derive = derive or salted_password
+        self._nonce = nonce
+        self._bare = f"n={_escape(user)},r={nonce}"
+        self._expected: bytes | None = None
+
+    def first(self) -> bytes:
+        return f"n,,{self._bare}".encode()
+
+    def step(self, message: bytes) -> bytes | None:
+        text = message.decode("utf-8", "replace")
+        if self._expected is None:
+            return self._prove(text)
+        self._verify(text, self._expected)
+        return None
+
+    def _prove(self, text: str) -> bytes:
+        match = _SERVER_FIRST.fullmatch(text)
+        if match is None:
+            raise AuthenticationFailed("the server's first SCRAM message is malformed")
+        nonce, salt, iterations = match[1], _decode(match[2]), int(match[3])
+        if not nonce.startswith(self._nonce) or nonce == self._nonce:
+            raise AuthenticationFailed("the server's nonce does not continue the client's")
+        if not ITERATIONS_MIN <= iterations <= 1_000_000:
+            raise AuthenticationFailed(f"the server requests {iterations} iterations")
+        salted = self._derive(self._mechanism, self._password, salt, iterations)
+        without_proof = f"c=biws,r={nonce}"
+        signed = f"{self._bare},{text},{without_proof}".encode()
+        client_key = hmac.digest(salted, b"Client Key", self._hash)
+        signature = hmac.digest(hashlib.new(self._hash, client_key).digest(), signed, self._hash)
+        proof = bytes(left ^ right for left, right in zip(client_key, signature, strict=True))
+        self._expected = hmac.digest(hmac.digest(salted, b"Server Key", self._hash), signed, self._hash)
+        return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
+
+    def _verify(self, text: str, expected: bytes) -> None:
+        if not hmac.compare_digest(text.encode(), b"v=" + base64.b64encode(expected)):
+            raise AuthenticationFailed("the server did not prove that it knows the password")
+
+
+def _decode(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise AuthenticationFailed("Invalid SCRAM message: it contains invalid base64") from None
+
+
+def _escape(name: str) -> str:
+    return name.replace("=", "=3D").replace(",", "=2C")
+
+
+def _unescape(name: str) -> str:
+    return name.replace("=2C", ",").replace("=3D", "=")

@@ -1,0 +1,3 @@
+"""Several clients over TLS and SASL."""
+
+import tests.compat.kafka_python  # noqa: F401  -- imports the client without its warnings

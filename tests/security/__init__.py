@@ -1,0 +1,1 @@
+"""Known vulnerabilities of Kafka and of other brokers, as tests."""
