@@ -32,7 +32,7 @@ def test_a_pipeline_that_fails_leaves_the_broker_serving_until_ctrl_c(tmp_path: 
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert running.stdout is not None
     try:
-        assert running.stdout.readline().startswith(f"ready localhost:{port}")
+        assert any(line.startswith(f"ready localhost:{port}") for line in running.stdout)
         said = ""
         for line in running.stdout:
             said += line

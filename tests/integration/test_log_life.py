@@ -253,7 +253,7 @@ def test_a_compaction_on_a_full_disk_waits_for_space(tmp_path: Path) -> None:
             filler = disk / "filler"
             filler.write_bytes(bytes(state.f_bavail * state.f_frsize - 300_000))
             topic.set(min_cleanable_dirty_ratio="0.01")
-            eventually(lambda: "waits for room" in broker.log_path.read_text())
+            eventually(lambda: "waits for free space" in broker.log_path.read_text())
             assert topic.read_table() == topic.table
             size = topic.size
             assert size > 9 * MIB
