@@ -4,6 +4,8 @@ import os
 import pty
 import signal
 import subprocess
+from contextlib import suppress
+from threading import Thread
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -43,6 +45,13 @@ def test_a_given_topic_is_kept_and_its_other_records_are_not_counted(group_broke
     assert missing.code == 1 and f"Did you mean '{topic}'" in missing.err
 
 
+def _drain(controller: int) -> None:
+    # The read fails when the terminal has no other end any more.
+    with suppress(OSError):
+        while os.read(controller, 4096):
+            pass
+
+
 def test_a_terminal_shows_the_rates_and_an_interrupt_shows_the_table(penstock_broker_shared: Broker) -> None:
     bootstrap = penstock_broker_shared.bootstrap
     controller, terminal = pty.openpty()
@@ -53,6 +62,8 @@ def test_a_terminal_shows_the_rates_and_an_interrupt_shows_the_table(penstock_br
         shown = b""
         while b"consumed" not in shown:
             shown += os.read(controller, 4096)
+        # The command would block if nothing read its display until it ends.
+        Thread(target=_drain, args=(controller,), daemon=True).start()
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=60)
     finally:

@@ -94,11 +94,6 @@ class InvalidRequiredAcks(Refusal):
     meaning = "acks must be -1, 0 or 1."
 
 
-class ClusterAuthorizationFailed(Refusal):
-    code = 31
-    meaning = "Cluster authorization failed."
-
-
 class UnsupportedSaslMechanism(Refusal):
     code = 33
     meaning = "The listener does not enable this SASL mechanism."
@@ -272,11 +267,6 @@ class SaslAuthenticationFailed(Refusal):
 class UnacceptableCredential(Refusal):
     code = 93
     meaning = "Requested credential would not meet criteria for acceptability."
-
-
-class PrincipalDeserializationFailed(Refusal):
-    code = 97
-    meaning = "Request principal deserialization failed during forwarding."
 
 
 class ResourceNotFound(Refusal):
