@@ -1,6 +1,7 @@
 """What every test shares. The broker fixtures come from the project's own pytest plugin."""
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +14,9 @@ settings.register_profile("tests", deadline=None, suppress_health_check=[HealthC
 # On a build server, the same commit must give the same verdict each time. Elsewhere, a run may look at other examples.
 settings.register_profile("repeatable", settings.get_profile("tests"), derandomize=True)
 settings.load_profile("repeatable" if os.environ.get("CI") else "tests")
+
+# Under nohup the signal is ignored, and so it would be in the commands that tests start.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True)
