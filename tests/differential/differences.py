@@ -77,6 +77,17 @@ DIFFERENCES: tuple[Difference, ...] = (
         kafka="* False",
         penstock="* True",
     ),
+    *(
+        Difference(
+            "names of all broker configs",
+            "*",
+            f"{prefix}.*",
+            "how clients and nodes authenticate cannot be changed while the node runs, only certificates can",
+            kafka="* False",
+            penstock="* True",
+        )
+        for prefix in ("sasl", "ssl")
+    ),
     Difference(
         "broker configs",
         "*",

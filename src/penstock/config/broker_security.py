@@ -76,7 +76,7 @@ SECURITY_OPTIONS: Final[tuple[Option, ...]] = (
     _text("ssl.endpoint.identification.algorithm", "https", choices=("https", ""),
           doc="Whether a node checks that the certificate of another node has its host name: `https`, or empty for "
               "no check."),
-    _list("ssl.principal.mapping.rules", ("DEFAULT",),
+    _text("ssl.principal.mapping.rules", "DEFAULT",
           doc="The rules that map the distinguished name of a client's certificate to a user name, as "
               "`RULE:pattern/replacement/[LU]` or `DEFAULT`. The first that matches the whole name applies."),
     _flag("ssl.allow.dn.changes", False,

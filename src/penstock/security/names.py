@@ -34,9 +34,9 @@ class MappingRule(NamedTuple):
     case: str
 
 
-def parse_rules(entries: Sequence[str]) -> tuple[MappingRule, ...]:
-    """Return the rules of ssl.principal.mapping.rules, a list that was split at its commas."""
-    text = ",".join(entries).strip()
+def parse_rules(text: str) -> tuple[MappingRule, ...]:
+    """Return the rules of ssl.principal.mapping.rules, which are separated by commas."""
+    text = text.strip()
     rules: list[MappingRule] = []
     position = 0
     while position < len(text):
