@@ -252,7 +252,8 @@ def static_consumers_come_back(s: Session) -> None:
     answer = group.join("b again, with its own id", "b", other, instance_id="i")
     epoch = int(answer["member_epoch"])
     group.beat("b leaves for a while", "b", -2, instance_id="i")
-    group.join("c by pattern", "c", instance_id="i", subscribed_topic_regex=s.name("t"))
+    # A pattern that matches a topic would change the epoch as soon as it is resolved, which takes Kafka a while.
+    group.join("c by pattern", "c", instance_id="i", subscribed_topic_regex=s.name("none"))
     group.beat("b leaves for good", "b", -1, instance_id="i")
     group.beat("c leaves for good", "c", -1, instance_id="i")
     group.join("d of an instance", "d", topic, instance_id="j")
