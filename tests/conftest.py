@@ -15,8 +15,10 @@ settings.register_profile("tests", deadline=None, suppress_health_check=[HealthC
 settings.register_profile("repeatable", settings.get_profile("tests"), derandomize=True)
 settings.load_profile("repeatable" if os.environ.get("CI") else "tests")
 
-# Under nohup the signal is ignored, and so it would be in the commands that tests start.
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
+# A run under nohup or in the background ignores these signals, and so would the commands that tests start.
+for number, handler in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, handler)
 
 
 @pytest.fixture(autouse=True)
