@@ -195,6 +195,18 @@ COMPACT_COUNT_MOST = b"\xff\xff\xff\xff\x0f"
         (ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, b"\x02g\x02m" + bytes(10) + COMPACT_COUNT_MOST),
         (ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, b"\x02g\x02m" + bytes(13) + COMPACT_COUNT_MOST),
         (ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, b"\x02g\x02m" + bytes(13) + b"\x02" + bytes(16) + COMPACT_COUNT_MOST),
+        # The third of three topics lacks the end of its id; the topics before it have a partition more than needed.
+        (
+            ApiKey.CONSUMER_GROUP_HEARTBEAT,
+            0,
+            b"\x02g\x02m"
+            + bytes(4)
+            + b"\x00\x00"
+            + bytes(4)
+            + b"\x00\x00\x04"
+            + (bytes(16) + b"\x02" + bytes(4) + b"\x00") * 2
+            + bytes(11),
+        ),
         (ApiKey.HEARTBEAT, 0, b"\xff\xff\x00\x00\x00\x00\x00\x00"),
         (ApiKey.HEARTBEAT, 0, b"\xff\xfe\x00\x00\x00\x00\x00\x00"),
     ],

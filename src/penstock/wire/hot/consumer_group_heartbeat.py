@@ -86,7 +86,10 @@ def _read_owned(data: bytes, position: int) -> tuple[dict[UUID, frozenset[int]] 
     owned: dict[UUID, frozenset[int]] = {}
     left = ELEMENT_COUNT_MAX
     for _ in range(count):
-        topic_id = UUID(bytes=data[position : position + _UUID_SIZE])
+        raw = data[position : position + _UUID_SIZE]
+        if len(raw) != _UUID_SIZE:
+            raise MalformedRequest("a topic id ends after the request")
+        topic_id = UUID(bytes=raw)
         size, position = read_count(data, position + _UUID_SIZE, flexible=True, least_size=4)
         left -= size
         if left < 0:
