@@ -27,7 +27,7 @@ from typing import Any, Final, TypeVar
 
 from penstock.model.job import Job, finish
 from penstock.ports.disk import Disk, File
-from penstock.storage.reserve import Reserve, is_disk_full
+from penstock.storage.reserve import Reserve, is_disk_full, mebibytes
 
 OPEN_FILES_MAX: Final = 256
 _T = TypeVar("_T")
@@ -119,10 +119,10 @@ class LogDirectory:
         if not is_disk_full(self.refusal):
             return f"disk error: {self.path} rejects writes: {self.refusal}"
         try:
-            free = _mebibytes(self.disk.space(self.path)[1])
+            free = mebibytes(self.disk.space(self.path)[1])
         except OSError:
             free = "an unknown amount"
-        needed = "more space" if self.reserve is None else f"{_mebibytes(self.reserve.room_needed)} free"
+        needed = "more space" if self.reserve is None else f"{mebibytes(self.reserve.room_needed)} free"
         return f"disk full: {self.path} has {free} free and needs {needed} to accept writes"
 
     def write_failed(self, error: OSError) -> None:
@@ -139,10 +139,6 @@ class LogDirectory:
     def accept_writes(self) -> None:
         """Accept appends again, unless the folder is offline."""
         self.refusal = self.failure
-
-
-def _mebibytes(size: int) -> str:
-    return f"{size / 1024**2:.1f} MiB"
 
 
 def _run_now(job: Job[Any], done: Callable[[Any, BaseException | None], None]) -> None:

@@ -31,6 +31,11 @@ def is_disk_full(problem: BaseException | None) -> bool:
     return isinstance(problem, OSError) and problem.errno in _NO_ROOM
 
 
+def mebibytes(size: int) -> str:
+    """Return a size as messages about full disks show it."""
+    return f"{size / 1024**2:.1f} MiB"
+
+
 class Reserve:
     """The reserved space of one data folder; a size of 0 reserves nothing."""
 

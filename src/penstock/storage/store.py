@@ -407,9 +407,9 @@ class LogStore(StoreCheckpoints):
         for each in due:
             self._disk.remove_later(each[1], partial(self._folder_removed, each))
 
-    def _folder_removed(self, doomed: tuple[int, str], error: OSError | None) -> None:
+    def _folder_removed(self, removal: tuple[int, str], error: OSError | None) -> None:
         if error is not None:
-            self._pending_removals.append(doomed)
+            self._pending_removals.append(removal)
 
     def strays(self) -> list[str]:
         """Return the partition folders that are not open. They are kept: only the deletion of a topic removes them."""

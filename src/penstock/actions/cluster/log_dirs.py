@@ -11,12 +11,11 @@ from kio.static.primitive import i8
 from penstock.actions.cluster_client import ClusterClient, open_cluster
 from penstock.actions.connection import Connection
 from penstock.actions.errors import ActionError
+from penstock.storage.reserve import ROOM_LEAST, mebibytes
 from penstock.wire.api import ApiKey
 
 TopicPartition = tuple[str, int]
 BROKER: Final = i8(4)
-ROOM_LEAST: Final = 1024 * 1024
-"""As in storage/reserve.py: how much must be free where nothing is reserved."""
 
 
 class TopicSize(NamedTuple):
@@ -46,8 +45,8 @@ class ReadOnlyLogDir(NamedTuple):
         if not self.is_full:
             return f"disk error: {self.path} of node {self.node} rejects writes"
         return (
-            f"disk full: {self.path} of node {self.node} has {_mebibytes(self.usable)} free and needs "
-            f"{_mebibytes(self.needed)} free to accept writes"
+            f"disk full: {self.path} of node {self.node} has {mebibytes(self.usable)} free and needs "
+            f"{mebibytes(self.needed)} free to accept writes"
         )
 
 
@@ -79,10 +78,6 @@ def _needed(cluster: ClusterClient, node: int) -> int | None:
     except (ActionError, ValueError, IndexError):
         return None
     return int(reserve.value or 0) or ROOM_LEAST
-
-
-def _mebibytes(size: int) -> str:
-    return f"{size / 1024**2:.1f} MiB"
 
 
 def describe_log_dirs(
