@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from penstock.ports.disk import Disk, File
 from penstock.storage.directory import UNOPENABLE
 from penstock.storage.journal_format import ENTRY, GROUP, Entry, Pass, encode_entries, read_pass, seal_group
-from penstock.storage.kept_tails import KeptTails, empty_and_remove, replay_file
+from penstock.storage.kept_tails import KeptTails, empty_and_remove, is_within, replay_file
 
 Done = Callable[[OSError | None], None]
 
@@ -322,9 +322,9 @@ class Journal:
 
     def _invalidate(self, paths: Collection[str], finish_file: Callable[[str], None]) -> None:
         self._kept.drop(paths)
-        removed = [each for each in self._waiting if _is_within(each.file.path, paths)]
+        removed = [each for each in self._waiting if is_within(each.file.path, paths)]
         if removed:
-            self._waiting = [each for each in self._waiting if not _is_within(each.file.path, paths)]
+            self._waiting = [each for each in self._waiting if not is_within(each.file.path, paths)]
             for each in removed:
                 self._disk.sync_later(each.file, each.done)
         invalidated = sorted({path for half in self._halves for target in paths for path in half.named_under(target)})
@@ -372,10 +372,6 @@ class Journal:
             # Without a pass id, callbacks of the previous pass are ignored.
             half.use, half.pass_id = _Use.FREE, -1
         self._begin(self._halves[0])
-
-
-def _is_within(path: str, paths: Collection[str]) -> bool:
-    return path in paths or _folder_of(path) in paths
 
 
 def _folder_of(path: str) -> str:

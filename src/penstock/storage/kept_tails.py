@@ -55,11 +55,7 @@ class KeptTails:
         if not self._tails:
             return
         relative = {path.removeprefix(f"{self._folder}/") for path in paths}
-        kept = {
-            path: entries
-            for path, entries in self._tails.items()
-            if path not in relative and path.rpartition("/")[0] not in relative
-        }
+        kept = {path: entries for path, entries in self._tails.items() if not is_within(path, relative)}
         if len(kept) < len(self._tails):
             self.replace(kept)
 
@@ -69,6 +65,11 @@ class KeptTails:
             self._disk.replace_file(self._file, seal_group(entries, pass_id=0, number=0))
         else:
             empty_and_remove(self._disk, self._file)
+
+
+def is_within(path: str, paths: Collection[str]) -> bool:
+    """Return whether a file is one of these paths, or is in one of these folders."""
+    return path in paths or path.rpartition("/")[0] in paths
 
 
 def replay_file(disk: Disk, folder: str, path: str, entries: Iterable[Entry]) -> list[str]:
