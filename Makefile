@@ -18,16 +18,16 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: abuse chaos failover fuzz crash diff sim help run setup test test-all flaky coverage check format bench bench-cluster bench-spark spark-chaos docs docs-site lock release-check container-check clean
+.PHONY: abuse chaos failover fuzz crash diff sim help run setup test test-all test-browser flaky coverage check format bench bench-cluster bench-spark bench-tls spark-chaos docs docs-site lock release-check screenshots container-check clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # The broker starts first and is usable immediately; the command in --set-up then installs Spark.
-run: $(RUN_READY) ## Start a broker on localhost:9092 with a live Spark demo; DEMO=0 starts only the broker (PORT=, DATA=, ARGS=)
+run: $(RUN_READY) ## Start a broker on localhost:9092 with a web console and a live Spark demo; DEMO=0 without the demo (PORT=, DATA=, ARGS=)
 	@echo "Starting the broker ..."
 ifeq ($(DEMO),0)
-	@exec $(BIN)/penstock start --data "$(DATA)" --port "$(PORT)" $(ARGS)
+	@exec $(BIN)/penstock start --data "$(DATA)" --port "$(PORT)" --console $(ARGS)
 else
 	@exec $(BIN)/penstock demo --data "$(DATA)" --port "$(PORT)" --set-up "make --no-print-directory $(SPARK_READY)" $(ARGS)
 endif
@@ -39,6 +39,9 @@ test: $(DEV_READY) ## Run the fast tests on all cores in random order (ARGS= is 
 
 test-all: test ## Run all tests: `make test`, then the slow tests
 	@$(BIN)/python -m tests --slow $(ARGS)
+
+test-browser: $(DEV_READY) ## Test the web console in Chromium, which must be installed
+	@$(BIN)/python -m tests --browser --workers 1 $(ARGS)
 
 PART ?= unit
 flaky: ROUNDS ?= 7
@@ -64,12 +67,18 @@ bench: $(DEV_READY) ## Benchmark the broker, and Apache Kafka for comparison if 
 bench-cluster: $(DEV_READY) ## Benchmark a three-node cluster, and Apache Kafka for comparison if Java is installed (ARGS=)
 	@$(BIN)/python -m benchmarks.replication $(ARGS)
 
+bench-tls: $(DEV_READY) ## Benchmark TLS and logins, and Apache Kafka for comparison if Java is installed (ARGS=)
+	@$(BIN)/python -m benchmarks.tls $(ARGS)
+
 bench-spark: $(DEV_READY) ## Benchmark the Spark source and sink, and Spark's Kafka connector for comparison if Maven is installed (ARGS=)
 	@$(BIN)/python -m benchmarks.spark $(ARGS)
 
 docs: $(DEV_READY) ## Regenerate docs/configuration.md and docs/metrics.md
 	@$(BIN)/python -m penstock.config.reference > docs/configuration.md
 	@$(BIN)/python -m penstock.metrics.reference > docs/metrics.md
+
+screenshots: $(DEV_READY) ## Take the pictures of the web console in docs/images/console (needs Chromium; ARGS=)
+	@$(BIN)/python -m scripts.console_screenshots $(ARGS)
 
 docs-site: .venv-docs/ready ## Build the documentation in site/, which can be viewed offline (the first build needs npm)
 	@.venv-docs/bin/python scripts/docs_site.py
@@ -120,8 +129,8 @@ container-check: $(DEV_READY) ## Run the steps of the container image in an empt
 # The locks hold for every supported Python and name no registry, so they work behind a mirror too.
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --no-emit-package penstock-client
 lock: $(DEV_READY) ## Regenerate the lock files after a change of dependencies (ARGS=--upgrade)
-	$(COMPILE) $(ARGS) pyproject.toml requirements/build.in --extra sql -o requirements/run.lock
-	$(COMPILE) $(ARGS) pyproject.toml requirements/build.in --extra sql --extra spark -c requirements/run.lock -o requirements/spark.lock
+	$(COMPILE) $(ARGS) pyproject.toml requirements/build.in --extra console -o requirements/run.lock
+	$(COMPILE) $(ARGS) pyproject.toml requirements/build.in --extra console --extra spark -c requirements/run.lock -o requirements/spark.lock
 	$(COMPILE) $(ARGS) pyproject.toml requirements/build.in --extra dev -c requirements/spark.lock -o requirements/dev.lock
 	$(COMPILE) $(ARGS) requirements/docs.in -o requirements/docs.lock
 

@@ -1,15 +1,19 @@
-"""The suite in parallel workers: `python -m tests [--slow] [--workers N] [arguments of pytest]`.
+"""The suite in parallel workers: `python -m tests [--slow | --browser] [--workers N] [arguments of pytest]`.
 
-Runs all tests that are not marked slow, or with --slow all that are, with three workers for every two cores that this
-process may use: a third of the time, a test waits for something. The tests come in random order
-(tests/support/order.py). All other arguments go to pytest: `--seed 17` repeats an order, `tests/unit -k frame` runs a
-part. Exits as pytest does: 0 if every test passed, 1 if any did not.
+Runs all tests that are marked neither slow nor browser, or all that are marked as the option says, with two workers for
+each core that this process may use: most of the time, a test that starts processes waits for them. The tests come in
+random order (tests/support/order.py). All other arguments go to pytest: `--seed 17` repeats an order, `tests/unit -k
+frame` runs a part. Exits as pytest does: 0 if every test passed, 1 if any did not.
 """
 
 import argparse
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+BYTECODE = Path(__file__).parents[1] / ".cache" / "bytecode"
 
 
 def core_count() -> int:
@@ -21,13 +25,23 @@ def core_count() -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests", description=__doc__, add_help=False, allow_abbrev=False)
-    parser.add_argument("--slow", action="store_true")
-    cores = core_count()
-    parser.add_argument("--workers", type=int, default=cores + cores // 2)
+    parser.add_argument("--slow", dest="marked", action="store_const", const="slow", default="not slow and not browser")
+    parser.add_argument("--browser", dest="marked", action="store_const", const="browser")
+    parser.add_argument("--workers", type=int, default=2 * core_count())
     given, rest = parser.parse_known_args()
-    marked = "slow" if given.slow else "not slow"
-    command = [sys.executable, "-m", "pytest", "-n", str(given.workers), "-m", marked, "--durations=15", *rest]
-    return subprocess.call(command)
+    command = [sys.executable, "-m", "pytest", "-n", str(given.workers), "-m", given.marked, "--durations=15", *rest]
+    return subprocess.call(command, env=with_bytecode(os.environ))
+
+
+def with_bytecode(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment, with bytecode written to the cache if it must not be written beside the sources.
+
+    Otherwise each of the hundreds of processes that the tests start would compile all that it imports.
+    """
+    changed = dict(environment)
+    if changed.pop("PYTHONDONTWRITEBYTECODE", None):
+        changed.setdefault("PYTHONPYCACHEPREFIX", str(BYTECODE))
+    return changed
 
 
 if __name__ == "__main__":

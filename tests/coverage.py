@@ -1,6 +1,9 @@
-"""Branch coverage of src/ over the unit, oracle, sim and integration tests, in child processes too, held to floors.
+"""Branch coverage of src/ and client/src, in child processes too, held to floors.
 
     python -m tests.coverage [--report] [arguments of pytest]
+
+Runs the unit, oracle, sim, integration and cli tests that are not marked slow, then the tests of Spark, which all are:
+no others run the commands in most situations, or the packages for Spark at all. Arguments of pytest replace all that.
 
 Prints a row for each package, worst first, and exits with 1 if a floor is not reached. `--report` takes the figures of
 the last run instead of running the tests. `coverage report -m` and `coverage html` show the lines of that run. A child
@@ -20,7 +23,8 @@ from pathlib import Path, PurePath
 from typing import Any
 
 CHECKOUT = Path(__file__).parent.parent
-PARTS = ("tests/unit", "tests/oracle", "tests/sim", "tests/integration")
+PARTS = ("tests/unit", "tests/oracle", "tests/sim", "tests/integration", "tests/cli")
+SLOW_PARTS = ("tests/spark",)
 OVERALL = "all of src"
 FLOORS = {
     OVERALL: 90.0,
@@ -67,7 +71,9 @@ def main() -> int:
     code = 0
     if not given.report:
         _coverage("erase")
-        code = _coverage("run", "-m", "tests", *(rest or PARTS))
+        runs = [rest] if rest else [PARTS, ("--slow", *SLOW_PARTS)]
+        codes = [_coverage("run", "-m", "tests", *words) for words in runs]
+        code = next(filter(None, codes), 0)
         _coverage("combine", "--quiet")
     found = CHECKOUT / ".cache" / "coverage.json"
     # The figures of an earlier run must not stand in for those that cannot be had.

@@ -17,7 +17,6 @@ from penstock.config.settings import BrokerSettings
 from penstock.controller.broker_monitor import BrokerMonitor
 from penstock.controller.controller import Controller
 from penstock.controller.features import INITIAL, OWN_FEATURES
-from penstock.groups.service import Groups
 from penstock.handlers.support.cluster_view import controller_listeners, own_voter_endpoints
 from penstock.handlers.support.context import Context, Endpoint
 from penstock.handlers.support.forwarding import Relay
@@ -49,6 +48,7 @@ from penstock.scheduling.scheduler import Scheduler
 from penstock.server.dispatch import Dispatcher
 from penstock.server.listener import Admission, Server
 from penstock.server.monitoring import Monitoring
+from penstock.share_wiring import build_groups
 from penstock.storage.compaction.child_worker import ChildWorker
 from penstock.storage.compaction.cleaner import Cleaner
 from penstock.storage.compaction.inline import InlineWorker
@@ -114,6 +114,7 @@ class Node:
             random=entropy.stream("security"),
             client_id=f"penstock-node-{self.node_id}",
             documents=documents,
+            offload=offload,
         )
         self._endpoints: list[Endpoint] = []
         self._context: Context | None = None
@@ -178,9 +179,7 @@ class Node:
             raise
 
     async def _build(self, store: LogStore) -> None:
-        self._server.security = self._security.build_listeners(
-            self.metrics, lambda: self.context.quorum.image.credentials
-        )
+        self._server.security = self._security.build_listeners(self.metrics, lambda: self.context.quorum.image)
         quorum = await self._open_quorum(store)
         services = self._build_cluster_services(store, quorum)
         self._context, marker_sender = self._build_context(store, quorum, services)
@@ -200,6 +199,7 @@ class Node:
             await self._wait_for_quorum(quorum)
         await self._join_cluster(self._context, services, marker_sender)
         self._start_retention(self._context)
+        self._security.start_audit(self._context, services.peers)
         self._monitoring.begin(self._context, self._admission, dispatcher)
         if quorum.is_alone:
             self._server.serve(dispatcher)
@@ -220,7 +220,7 @@ class Node:
             directory_id=store.directory_id,
             settings=self.settings,
             initial_features=INITIAL,
-            initial_records=first_credentials(self.settings),
+            initial_records=first_credentials(self.settings, self._entropy.stream("security")),
             directory=store.directory,
             network=self._security.controller_dialer(),
             cluster_id=store.cluster_id,
@@ -274,8 +274,8 @@ class Node:
         """Build the services that handlers use."""
         peers, channel, lifecycle, replicas = services
         controller = Controller(quorum)
-        groups = Groups(
-            node_id=self.node_id, replicas=replicas, clock=self._clock, current_settings=lambda: self.settings
+        groups, shares = build_groups(
+            lambda: self.context, lambda: self.settings, quorum, replicas, peers, self._clock, self._scheduler
         )
         producer_ids = ProducerIds(channel, self.node_id, lambda: lifecycle.broker_epoch)
         marker_writer = MarkerWriter(replicas=replicas, clock=self._clock, end_offsets=groups.end_transaction)
@@ -310,6 +310,7 @@ class Node:
                 node_id=self.node_id, image=lambda: quorum.image, peers=peers, here=transactions
             ),
             marker_writer=marker_writer,
+            shares=shares,
             clock=self._clock,
             entropy=self._entropy,
             disk=self._disk,
@@ -322,6 +323,8 @@ class Node:
             metrics=self.metrics,
             scheduler=self._scheduler,
             metadata_views=MetadataViews(self._clock.monotonic),
+            authorizer=self._security.authorizer,
+            token_secrets=self._security.token_secrets,
         )
         return context, marker_sender
 
@@ -331,6 +334,7 @@ class Node:
         # Settings first, because replicas create their logs with them.
         quorum.subscribe(self._settings_changed)
         quorum.subscribe(self._quotas_changed)
+        quorum.subscribe(self._security.acls_changed)
         quorum.subscribe(replicas.image_changed)
         quorum.subscribe(services.lifecycle.image_changed)
         quorum.subscribe(context.metadata_views.image_changed)
@@ -346,6 +350,7 @@ class Node:
         # After registration, which begins a new epoch for every partition: coordinators load once, from open logs.
         quorum.subscribe(context.groups.image_changed)
         quorum.subscribe(context.transactions.image_changed)
+        quorum.subscribe(context.shares.image_changed)
         quorum.subscribe(marker_sender.image_changed)
         replicas.start()
 
@@ -392,6 +397,7 @@ class Node:
             context.monitor.stop()
             context.transactions.close()
             context.groups.close()
+            context.shares.close()
             context.replicas.stop()
             context.quorum.abandon()
             context.store.close(clean=False)
@@ -413,6 +419,7 @@ class Node:
                 self._peers.close()
             context.transactions.close()
             context.groups.close()
+            context.shares.close()
             context.replicas.stop()
             if self._janitor is not None:
                 self._janitor.stop()
@@ -475,7 +482,7 @@ class Node:
                 node=image.config(ConfigResource(BROKER, str(self.node_id))),
             )
             self.context.settings = self.settings
-            self._security.renew_certificates(self.settings, self._server)
+            self._security.settings_changed(self.settings, self._server)
 
     def _quotas_changed(self, delta: Delta, image: Image) -> None:
         if delta.quotas_changed:

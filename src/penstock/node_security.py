@@ -4,11 +4,13 @@ Built once by node.py from the settings. Refuses with StartupError, in one line 
 """
 
 import logging
+from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
 from penstock.client.login import SecuredDialer, StartLogin
-from penstock.config.broker_security import OAUTHBEARER
+from penstock.config.broker_security import OAUTHBEARER, UNKNOWN_USERS_SECRET
 from penstock.config.listeners import (
     ListenerConfig,
     controller_listener,
@@ -19,23 +21,31 @@ from penstock.config.listeners import (
     node_listener_names,
 )
 from penstock.config.settings import BrokerSettings
-from penstock.metadata.records import BrokerEndpoint, UserScramCredentialRecord
+from penstock.controller.credentials import secret_record
+from penstock.metadata.records import BrokerEndpoint, MetadataRecord, UserScramCredentialRecord
 from penstock.model.errors import InvalidConfig, StartupError
 from penstock.ports.clock import Clock
 from penstock.ports.network import Network, TlsError, TlsSettings
+from penstock.ports.offload import Offload
 from penstock.security.bootstrap import parse_first_users
-from penstock.security.mechanisms import Credentials, ServerMechanisms, own_login, own_user
+from penstock.security.mechanisms import ServerMechanisms, own_login, own_user
 from penstock.security.names import InvalidCertificate, map_name, parse_rules, subject_of
-from penstock.security.principal import Principal, parse_principals, user
+from penstock.security.principal import ANONYMOUS, Principal, parse_principals, user
+from penstock.security.rights import Authorizer
 from penstock.security.scram import MECHANISM_IDS
 from penstock.security.tls import client_tls, server_tls
+from penstock.security.tokens import TokenSecrets
+from penstock.security.unknown_users import new_secret
+from penstock.server.audit import Audit
 from penstock.server.authentication import FailureDelays, ListenerSecurity, load_codecs
 from penstock.server.listener import Server
 from penstock.server.token_keys import TokenKeys
 
 if TYPE_CHECKING:
-    from penstock.handlers.support.context import Endpoint
-    from penstock.metadata.image import BrokerImage
+    from penstock.client.interfaces import Peers
+    from penstock.handlers.support.context import Context, Endpoint
+    from penstock.metadata.delta import Delta
+    from penstock.metadata.image import BrokerImage, Image
     from penstock.metrics.metrics import Metrics
     from penstock.ports.documents import Documents
 
@@ -56,7 +66,9 @@ class NodeSecurity:
         random: Random,
         client_id: str,
         documents: "Documents | None",
+        offload: Offload | None,
     ) -> None:
+        self._offload = offload
         self._settings = settings
         self._network = network
         self._clock = clock
@@ -65,6 +77,12 @@ class NodeSecurity:
         self._documents = documents
         self._listeners = {name: listener_config(settings, name) for name in listener_names(settings)}
         self._token_keys: dict[str, TokenKeys] = {}
+        self._audit: Audit | None = None
+        self.authorizer: Authorizer | None = None
+        """Decides on the requests of clients; None if they may do everything. Created with the listeners."""
+        key = settings["delegation.token.secret.key"]
+        self.token_secrets = TokenSecrets(key) if key else None
+        """The passwords of delegation tokens; None if tokens are disabled."""
         self._tls = {name: server_tls(listener) for name, listener in self._listeners.items()}
 
     def tls_of(self, name: str) -> TlsSettings | None:
@@ -98,53 +116,58 @@ class NodeSecurity:
             load_codecs()
 
     def stop(self) -> None:
+        if self._audit is not None:
+            self._audit.stop()
         for keys in self._token_keys.values():
             keys.stop()
 
-    def renew_certificates(self, settings: BrokerSettings, server: Server) -> None:
+    def settings_changed(self, settings: BrokerSettings, server: Server) -> None:
         """Apply changed TLS options to new connections; a listener keeps its certificate if the new one is bad."""
+        self._settings = settings
         for name in self._listeners:
             tls = server_tls(listener_config(settings, name))
             if tls is None or tls == self._tls[name]:
                 continue
             self._tls[name] = tls
-            try:
-                server.renew(name, tls)
-            except TlsError as problem:
-                log.error("the listener %s keeps its present certificate: %s", name, problem)
+            server.renew(name, tls, partial(_log_failed_renewal, name))
 
     # -- clients -----------------------------------------------------------------------------
 
-    def build_listeners(self, metrics: "Metrics", credentials: Credentials) -> dict[str, ListenerSecurity]:
-        """Return what each listener requires of its clients."""
+    def build_listeners(self, metrics: "Metrics", image: "Callable[[], Image]") -> dict[str, ListenerSecurity]:
+        """Return what each listener requires of its clients, and create the authorizer if one is configured."""
         delays = FailureDelays(self._clock)
         for_nodes = node_listener_names(self._settings)
         try:
             trusted = self._node_principals(for_nodes)
+            self.authorizer = self._build_authorizer(for_nodes, trusted, metrics)
             return {
                 name: ListenerSecurity(
                     listener,
                     clock=self._clock,
                     metrics=metrics,
                     delays=delays,
-                    mechanisms=self._mechanisms(listener, credentials),
+                    mechanisms=self._mechanisms(listener, image),
                     rules=parse_rules(listener.get("ssl.principal.mapping.rules")),
                     is_for_nodes=name in for_nodes,
                     node_principals=trusted,
+                    authorizer=self.authorizer,
                 )
                 for name, listener in self._listeners.items()
             }
         except (InvalidConfig, InvalidCertificate, TlsError) as problem:
             raise StartupError(str(problem)) from None
 
-    def _mechanisms(self, listener: ListenerConfig, credentials: Credentials) -> ServerMechanisms | None:
+    def _mechanisms(self, listener: ListenerConfig, image: "Callable[[], Image]") -> ServerMechanisms | None:
         if not listener.is_sasl:
             return None
         keys = self._token_keys.get(listener.name)
         return ServerMechanisms(
             listener,
-            credentials=credentials,
+            credentials=lambda: image().credentials,
             random=self._random,
+            unknown_users_secret=lambda: self._settings[UNKNOWN_USERS_SECRET],
+            tokens=lambda: image().tokens,
+            token_secrets=self.token_secrets,
             verify_token=None if keys is None else keys.verify,
         )
 
@@ -164,6 +187,52 @@ class NodeSecurity:
                     rules = parse_rules(listener.get("ssl.principal.mapping.rules"))
                     found.add(user(map_name(rules, subject_of(certificate))))
         return frozenset(found)
+
+    def _build_authorizer(
+        self, for_nodes: frozenset[str], super_users: frozenset[Principal], metrics: "Metrics"
+    ) -> Authorizer | None:
+        if not self._settings.text("authorizer.class.name"):
+            return None
+        for name in sorted(for_nodes & self._listeners.keys()):
+            if not self._listeners[name].authenticates and ANONYMOUS not in super_users:
+                log.warning(
+                    "the listener %s authenticates nobody, so other nodes have no rights there: use SSL or SASL for "
+                    "it, or add %s to super.users",
+                    name,
+                    ANONYMOUS,
+                )
+        is_audit = self._settings.text("authorizer.mode") == "audit"
+        if is_audit:
+            log.warning("authorizer.mode is audit: clients may do everything, and what ACLs would deny is recorded")
+        self._audit = Audit(
+            self._clock, metrics, is_enforced=not is_audit, to_topic=self._settings.flag("authorizer.audit.topic")
+        )
+        return Authorizer(
+            super_users=super_users,
+            if_no_acl=self._settings.flag("allow.everyone.if.no.acl.found"),
+            is_audit=is_audit,
+            reports_allowed=self._settings.flag("authorizer.audit.allowed"),
+            on_decision=self._audit.note,
+        )
+
+    def start_audit(self, context: "Context", peers: "Peers") -> None:
+        """Let the audit write to its topic."""
+        if self._audit is not None:
+            self._audit.start(context, peers)
+
+    def acls_changed(self, delta: "Delta", image: "Image") -> None:
+        """Apply the ACLs of a new image, and drop every verdict that they may change."""
+        authorizer = self.authorizer
+        if authorizer is None:
+            return
+        if not authorizer.is_loaded:
+            authorizer.load(image.acls.values())
+        elif delta.acls_changed:
+            before = delta.before.acls
+            authorizer.change(
+                removed=[before[acl_id] for acl_id in delta.acls_changed if acl_id in before],
+                added=[image.acls[acl_id] for acl_id in delta.acls_changed if acl_id in image.acls],
+            )
 
     # -- other nodes -------------------------------------------------------------------------
 
@@ -186,19 +255,25 @@ class NodeSecurity:
             tls=None if listener is None else client_tls(listener),
             mechanism=mechanism,
             start_login=None if listener is None or mechanism is None else self._login(listener, mechanism),
+            offload=self._offload,
         )
 
     def _login(self, listener: ListenerConfig, mechanism: str) -> StartLogin:
         return lambda: own_login(listener, mechanism, self._random)
 
 
-def first_credentials(settings: BrokerSettings) -> list[UserScramCredentialRecord]:
-    """Return the users of a new cluster."""
+def _log_failed_renewal(listener: str, problem: TlsError | None) -> None:
+    if problem is not None:
+        log.error("the listener %s keeps its present certificate: %s", listener, problem)
+
+
+def first_credentials(settings: BrokerSettings, random: Random) -> list[MetadataRecord]:
+    """Return the users of a new cluster, and the secret for unknown users."""
     try:
         users = parse_first_users(settings["bootstrap.scram.credentials"] or "")
     except InvalidConfig as problem:
         raise StartupError(problem.message) from None
-    return [
+    records: list[MetadataRecord] = [
         UserScramCredentialRecord(
             name=each.name,
             mechanism=MECHANISM_IDS[each.mechanism],
@@ -209,3 +284,4 @@ def first_credentials(settings: BrokerSettings) -> list[UserScramCredentialRecor
         )
         for each in users
     ]
+    return [*records, secret_record(new_secret(random))] if records else []

@@ -37,10 +37,10 @@ from penstock.transactions import ending, partitions
 from penstock.transactions import init_producer_id as taking_over
 from penstock.transactions.commands import MarkersWritten
 from penstock.transactions.marker_driver import MarkerDriver
-from penstock_sim import cluster_ablations, compaction_ablations, security_ablations
+from penstock_sim import cluster_ablations, compaction_ablations, security_ablations, share_ablations
 from penstock_sim.bugs import BUGS, Patch, bug, replaced
 
-__all__ = ["BUGS", "cluster_ablations", "compaction_ablations", "planted", "security_ablations"]
+__all__ = ["BUGS", "cluster_ablations", "compaction_ablations", "planted", "security_ablations", "share_ablations"]
 
 
 @contextmanager

@@ -86,7 +86,7 @@ class Availability:
         if now - since <= bound:
             return
         for partition_name, state in _partitions(image):
-            if len(state.replicas) < 2 or host.node_id not in state.replicas:
+            if len(state.replicas) < 2 or host.node_id not in state.replicas or state.adding_replicas:
                 continue
             in_sync = host.node_id in state.isr
             if writes and not in_sync:

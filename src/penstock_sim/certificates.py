@@ -1,10 +1,14 @@
 """Certificates of the simulator: names instead of signatures.
 
 The certificate text of a key store is the common name of its owner; a trust store is a list of the names that it
-trusts. A handshake succeeds if both sides use TLS and each trusts the other, as far as certificates are required.
+trusts. A handshake succeeds if both sides use TLS and each trusts the other, as far as certificates are required, and
+if no fault prevents it: `CertificateFaults` lets certificates expire, replaces them by untrusted ones and stalls
+handshakes. As with real TLS, connections that are open stay open.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass, field
 
 from penstock.ports.network import TlsSettings, TlsStore
 
@@ -21,6 +25,34 @@ def certificate_of(tls: TlsSettings) -> bytes | None:
     subject = _der(0x30, _der(0x31, attribute))
     empty = _der(0x30, b"")
     return _der(0x30, _der(0x30, _der(0x02, b"\x01") + empty + empty + empty + subject))
+
+
+STALLED_S = 10.0
+"""When a handshake that does not end is given up, as by the real port."""
+
+
+@dataclass(slots=True)
+class CertificateFaults:
+    """The machines whose handshakes fail at present."""
+
+    expired: set[str] = field(default_factory=set)
+    untrusted: set[str] = field(default_factory=set)
+    stalling: set[str] = field(default_factory=set)
+
+    def stalls(self, server: str, tls: TlsSettings | None) -> bool:
+        return tls is not None and server in self.stalling
+
+    def problem(self, client: str, server: str, tls: TlsSettings | None) -> str | None:
+        """Return why a handshake with a listener fails now; None if it succeeds."""
+        if tls is None:
+            return None
+        presented = {server: "server"} | ({client: "client"} if tls.client_auth == "required" else {})
+        for machine, side in presented.items():
+            if machine in self.expired:
+                return f"the {side}'s certificate has expired"
+            if machine in self.untrusted:
+                return f"the {side}'s certificate is not trusted"
+        return None
 
 
 def handshake_problem(client: TlsSettings | None, server: TlsSettings | None) -> str | None:

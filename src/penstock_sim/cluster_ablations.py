@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from penstock.controller import alter_partition, leaders
+from penstock.controller import alter_partition, leaders, replica_plan
 from penstock.controller.brokers import NO_BROKER_EPOCH
 from penstock.membership.lifecycle import Lifecycle
 from penstock.metadata import quorum_state
+from penstock.metadata.image import BrokerImage
 from penstock.raft import leading, voting
 from penstock.replication import follower, partition, repair, replicas
 from penstock.replication.cluster_peers import ClusterPeers
@@ -244,3 +245,31 @@ def markers_of_any_epoch() -> list[Patch]:
 def partitions_not_added() -> list[Patch]:
     """Report a partition as added to the transaction without recording it."""
     return [patch.object(partitions, "_add", lambda *arguments: None)]
+
+
+# -- machines ------------------------------------------------------------------------------
+
+
+@bug
+def placement_ignores_hosts() -> list[Patch]:
+    """Place the replicas of new partitions as if each broker had its own machine."""
+    return [patch.object(BrokerImage, "host", property(lambda self: (("", str(self.node_id)),)))]
+
+
+@bug
+def drain_ignores_hosts() -> list[Patch]:
+    """Move the replicas of a drained node to the nodes with the fewest, wherever they are."""
+
+    def choose(state: Any, leaving: int, targets: Any, locations: Any, loads: Any) -> Any:
+        return min((node for node in targets if node not in state.replicas), key=lambda node: (loads[node], node))
+
+    return [patch.object(replica_plan, "_choose", choose)]
+
+
+@bug
+def rebalance_ignores_hosts() -> list[Patch]:
+    """Spread replicas evenly over nodes, whether or not they then share a machine."""
+    return [
+        patch.object(replica_plan, "_separate", lambda state, targets, locations, loads: state),
+        patch.object(replica_plan, "_may_take", lambda state, source, target, locations: target not in state.replicas),
+    ]

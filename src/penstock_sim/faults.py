@@ -20,6 +20,7 @@ from penstock.ports.network import Connection
 from penstock.wire.api import ApiKey
 from penstock.wire.batch import iter_batches
 from penstock_sim.host import DATA, Host
+from penstock_sim.machines import machine_of, on_same_machine
 from penstock_sim.network import NetworkPort, SimConnection, Weather
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ LATE_PEER_REQUESTS = frozenset(
         ApiKey.ALTER_PARTITION,
         ApiKey.BROKER_REGISTRATION,
         ApiKey.BROKER_HEARTBEAT,
+        ApiKey.INITIALIZE_SHARE_GROUP_STATE,
+        ApiKey.READ_SHARE_GROUP_STATE,
+        ApiKey.WRITE_SHARE_GROUP_STATE,
     }
 )
 LATE_AT_ONCE_MAX = 3
@@ -105,6 +109,17 @@ class Faults:
             else:
                 host.kill()
         self._trace.fault("all down", "world", power)
+
+    async def machine_down(self, host: Host) -> None:
+        """End all nodes of a machine at the same moment, in half of the cases with the power."""
+        power, downtime_s = self._random.random() < 0.5, self._downtime_s()
+        for each in on_same_machine(host, self._world):
+            self._world.down_for(each, downtime_s)
+            if power:
+                each.lose_power()
+            else:
+                each.kill()
+        self._trace.fault("machine down", machine_of(host.node_id, self._world.plan), power)
 
     # -- disks -----------------------------------------------------------------------------
 
@@ -334,6 +349,23 @@ class Faults:
         )
         await asyncio.sleep(self._random.random() * 10)
         self._world.hub.weather = Weather()
+
+    async def certificate_expires(self, host: Host) -> None:
+        await self._distrust("certificate expires", host, self._world.hub.certificates.expired)
+
+    async def certificate_untrusted(self, host: Host) -> None:
+        await self._distrust("certificate untrusted", host, self._world.hub.certificates.untrusted)
+
+    async def handshakes_stall(self, host: Host) -> None:
+        await self._distrust("handshakes stall", host, self._world.hub.certificates.stalling)
+
+    async def _distrust(self, what: str, host: Host, machines: set[str]) -> None:
+        """Let new connections with the certificate of a node fail for a while, after resetting some open ones."""
+        count = self._world.hub.reset_some(host.name, self._random.choice((0.0, 0.5, 1.0)))
+        self._trace.fault(what, host.name, count)
+        machines.add(host.name)
+        await asyncio.sleep(self._random.choice((0.5, 4.0, 15.0)) * (0.3 + self._random.random()))
+        machines.discard(host.name)
 
     async def late_requests(self, _: Host) -> None:
         """Deliver an old request again, over a separate connection."""

@@ -4,6 +4,7 @@ Every operation ends as `ok`, `fail` (certainly not done) or `info` (unknown); `
 are those of the event loop.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -168,6 +169,51 @@ class Trimmed:
     outcome: str = INFO
 
 
+@dataclass(slots=True)
+class Delivered:
+    """A record that a share group has delivered to a member."""
+
+    client: str
+    group: str
+    partition: PartitionId
+    offset: int
+    count: int
+    began: float
+    ended: float
+
+
+@dataclass(slots=True)
+class Settled:
+    """An acknowledgement of a member of a share group."""
+
+    client: str
+    group: str
+    partition: PartitionId
+    first: int
+    last: int
+    kind: int
+    began: float
+    count: int = 1
+    """The delivery count of the records."""
+    locked_at: float = 0.0
+    """When the request was sent that acquired or renewed the lock."""
+    is_valid: bool = True
+    """False if it names records twice, so that it must be rejected."""
+    ended: float = ENDLESS
+    outcome: str = INFO
+    code: int = 0
+
+
+@dataclass(slots=True)
+class Altered:
+    """A change of a share group's offset to the start of a partition, after which a new member read everything."""
+
+    partition: PartitionId
+    began: float
+    ended: float
+    reader: str
+
+
 class Batch(NamedTuple):
     base_offset: int
     last_offset: int
@@ -211,6 +257,26 @@ class History:
     assigned: list[Assigned] = field(default_factory=list)
     listed: list[Listed] = field(default_factory=list)
     trimmed: list[Trimmed] = field(default_factory=list)
+    delivered: list[Delivered] = field(default_factory=list)
+    settled: list[Settled] = field(default_factory=list)
+    fetches_in_doubt: Counter[PartitionId] = field(default_factory=Counter)
+    """The number of share fetches without a response, by partition."""
+    share_limit: int = 5
+    """The delivery count limit of the share group."""
+    share_lock_s: float = 1.5
+    shares_are_committed: bool = False
+    """Whether the share group reads only committed records."""
+    shares_start_late: bool = False
+    """Whether the share group starts at the ends of the logs, except of partitions that are added later."""
+    grown: set[PartitionId] = field(default_factory=set)
+    """Partitions that were added after the share group had read their topic."""
+    altered: list[Altered] = field(default_factory=list)
+    leader_changes: dict[str, list[float]] = field(default_factory=dict)
+    """When the leaders of partitions, by name, changed."""
+    shares_drained: bool = False
+    """At the end, a member has accepted everything that the share group still delivered."""
+    shares_may_repeat: bool = False
+    """Committed data of unreplicated partitions was lost, which includes the state of share groups."""
     views: list[View] = field(default_factory=list)
     deleted_topics: set[str] = field(default_factory=set)
     """Ids of topics with a delete request, completed or not."""

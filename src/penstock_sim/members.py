@@ -255,3 +255,14 @@ async def fetch_offsets(client: Consumer, group: str, partitions: Sequence[tuple
                 FetchedOffset(client.name, group, partition_id, part.committed_offset, began, client.now)
             )
     return offsets
+
+
+async def read_offsets(client: Consumer, group: str, partitions: list[tuple[str, int]]) -> bool:
+    """Fetch the offsets of a group; return False if that fails again and again."""
+    for _ in range(100):
+        try:
+            await fetch_offsets(client, group, partitions)
+            return True
+        except (Lost, Unavailable):
+            await client.backoff()
+    return False

@@ -25,12 +25,13 @@ from penstock.ports.network import (
     Limits,
     Opened,
     Part,
+    Renewed,
     Session,
     TlsError,
     TlsSettings,
     copied,
 )
-from penstock_sim.certificates import certificate_of, handshake_problem
+from penstock_sim.certificates import STALLED_S, CertificateFaults, certificate_of, handshake_problem
 from penstock_sim.disk import Crashed, SimFile
 from penstock_sim.loop import Owner, SimLoop
 from penstock_sim.trace import Trace
@@ -233,8 +234,9 @@ class SimListener:
         self.accept: Accept | None = None
         self._waiting: list[SimConnection] = []
 
-    def renew(self, tls: TlsSettings) -> None:
+    def renew(self, tls: TlsSettings, done: Renewed) -> None:
         self.tls = tls
+        done(None)
 
     def serve(self, accept: Accept) -> None:
         self.accept = accept
@@ -288,6 +290,7 @@ class Hub:
         self.random = random
         self.limits = Limits()
         self.weather = Weather()
+        self.certificates = CertificateFaults()
         self.spikes_end_at = 0.0
         """When the last packet delayed by a spike arrives; its connection delivers nothing after it until then."""
         self.on_request: Callable[[SimConnection, bytes], None] | None = None
@@ -295,6 +298,8 @@ class Hub:
         self.blocked: set[tuple[str, str]] = set()
         self.without_power: set[str] = set()
         self._listeners: dict[tuple[str, int], SimListener] = {}
+        self.advertised: dict[tuple[str, int], tuple[str, int]] = {}
+        """The listeners of nodes that advertise the name of a machine with several nodes."""
         self._connections: dict[SimConnection, None] = {}
         self._stalled: list[Pipe] = []
         self._next_port = FIRST_FREE_PORT
@@ -317,6 +322,7 @@ class Hub:
         self, owner: Owner, machine: str, host: str, port: int, opened: Opened, tls: TlsSettings | None = None
     ) -> None:
         deadline = self.loop.now + CONNECT_S_MAX
+        host, port = self.advertised.get((host, port), (host, port))
         arrive = partial(self._arrive, owner, machine, host, port, opened, deadline, tls)
         self.loop.as_owner_at(self.loop.world, self.loop.now + self._latency(), arrive)
 
@@ -344,7 +350,11 @@ class Hub:
         if listener is None or not listener.owner.alive:
             loop.as_owner_at(owner, answer_at, opened, ConnectionRefusedError(errno.ECONNREFUSED, "refused"))
             return
-        refusal = handshake_problem(tls, listener.tls)
+        if self.certificates.stalls(host, listener.tls):
+            late = TlsError("the TLS handshake did not end in time")
+            loop.as_owner_at(owner, loop.now + STALLED_S, opened, late)
+            return
+        refusal = handshake_problem(tls, listener.tls) or self.certificates.problem(machine, host, listener.tls)
         if refusal is not None:
             loop.as_owner_at(owner, answer_at, opened, TlsError(refusal))
             return

@@ -1,14 +1,14 @@
 """Invariants about the state of nodes, checked while they run.
 
 Subscribes to every node's metadata when it starts, and checks quorums, partitions and high watermarks several times per
-simulated second. Invariants 13, 16-18, 20, 24-27; at the end also 14, 23 and 58.
+simulated second. Invariants 13, 16-18, 20, 24-27, 62; at the end also 14, 23 and 58.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from zlib import crc32
 
 from penstock.metadata.delta import Delta
@@ -18,10 +18,12 @@ from penstock.metadata.snapshot import records_of
 from penstock.model.errors import StorageError
 from penstock.model.ids import TopicName
 from penstock.replication.partition import Partition
+from penstock.storage.partition_folder import DAMAGED_SUFFIX
 from penstock.storage.scan import BadBatch
 from penstock.wire.batch import BatchHeader, iter_batches
-from penstock_sim.host import Host
+from penstock_sim.host import DATA, Host
 from penstock_sim.in_sync import members_behind, wrong_joiners
+from penstock_sim.machines import sharing
 from penstock_sim.tables import differences
 from penstock_sim.trace import Trace
 
@@ -39,6 +41,8 @@ class Observer:
         self.rotten: set[str] = set()
         self.lost: set[str] = set()
         """Partitions with data loss on one disk: other replicas have all committed records and refill it."""
+        self.leader_changes: dict[str, list[float]] = {}
+        """When the leaders of partitions, by name, changed."""
         self._leaders: dict[tuple[str, int, int], int] = {}
         self._quorum_leaders: dict[int, int] = {}
         self._images: dict[int, tuple[int, str]] = {}
@@ -47,7 +51,12 @@ class Observer:
         self._epochs: dict[str, int] = {}
         self._quorum_marks: dict[tuple[str, int], int] = {}
         self._led_up_to: dict[str, int] = {}
-        self._marks: dict[tuple[str, str, int], int] = {}
+        self._marks: dict[tuple[str, str, int, int], int] = {}
+        self._added: dict[tuple[int, str, int], list[int]] = {}
+        """For each node and partition, the partition epochs in which it became a replica: then its log is empty."""
+        self.on_published: Callable[[Host, Image], None] = lambda host, image: None
+        """Called for every image of a node, from the one with which it starts."""
+        self.on_check: Callable[[], None] = lambda: None
         for host in hosts:
             host.on_up = self._up
 
@@ -62,6 +71,7 @@ class Observer:
         host.node.context.quorum.subscribe(lambda delta, image: self._published(host, delta, image))
 
     def _published(self, host: Host, delta: Delta, image: Image) -> None:
+        self.on_published(host, image)
         if image.offset % HASHED_EVERY == 0:
             digest = crc32(b"".join(encode(record) for record in records_of(image)))
             known = self._images.setdefault(image.offset, (digest, host.name))
@@ -79,6 +89,10 @@ class Observer:
             for index, state in enumerate(topic.partitions):
                 before = self._partitions.get((topic.id.hex, index))
                 self._partitions[topic.id.hex, index] = state
+                if before is None and is_step and (problem := sharing(state.replicas, image)) is not None:
+                    self._complain(f"inv_62: the new partition {topic.name}-{index} has {problem}")
+                for node_id in () if before is None else set(state.adding_replicas) - set(before.replicas):
+                    self._added.setdefault((node_id, topic.id.hex, index), []).append(state.partition_epoch)
                 if before is not None and before is not state:
                     self._changed(f"{topic.name}-{index}", before, state)
                     if is_step and state.partition_epoch == before.partition_epoch + 1:
@@ -87,6 +101,8 @@ class Observer:
                         self._check_members(topic.name, index, state)
 
     def _changed(self, partition_name: str, before: PartitionImage, state: PartitionImage) -> None:
+        if state.replicas != before.replicas:
+            self._trace.sometimes["replicas changed"] += 1
         if state.leader_epoch < before.leader_epoch or state.partition_epoch < before.partition_epoch:
             self._complain(f"inv_13: the epoch of {partition_name} decreased")
         if state.leader != before.leader:
@@ -95,6 +111,8 @@ class Observer:
             self._trace.sometimes["leader changed"] += 1
             if state.leader < 0:
                 self._trace.sometimes["no leader"] += 1
+        if state.leader_epoch != before.leader_epoch:
+            self.leader_changes.setdefault(partition_name, []).append(self._trace.now())
         if len(state.isr) == 1 and len(before.isr) > 1:
             self._trace.sometimes["one left in sync"] += 1
         if len(state.isr) > len(before.isr):
@@ -105,6 +123,9 @@ class Observer:
         for problem in wrong_joiners(before, state, image):
             self._complain(f"inv_20: {partition_name}: {problem}")
         eligible = {*before.isr, *before.eligible_leader_replicas}
+        if before.removing_replicas and not state.removing_replicas:
+            # The replica whose join completes a reassignment may lead in the same step, in place of a removed one.
+            eligible |= set(state.isr)
         if state.leader >= 0 and state.leader != before.leader and state.leader not in eligible:
             self._complain(
                 f"inv_17: {partition_name} is led by {state.leader}, but the ISR was {before.isr}, "
@@ -131,17 +152,21 @@ class Observer:
                     self._check_leader(host, partition, running)
         for host in self._hosts:
             self._check_vote(host)
+        self.on_check()
 
     def _check_high_watermark(self, host: Host, partition: Partition) -> None:
         """Check that a replica keeps durable committed records, except after an unclean election."""
-        key = (host.name, partition.topic_id.hex, partition.index)
+        key = (host.name, partition.topic_id.hex, partition.index, self._replica_since(host, partition))
         partition_name = f"{partition.topic}-{partition.index}"
         log = partition.log
         if log.damage is not None or partition.unclean:
             self._marks.pop(key, None)
             return
         mark = self._marks.get(key, 0)
-        if log.end_offset < mark and not (
+        if log.end_offset < mark and _is_set_aside(host, partition_name):
+            # The replica was damaged since the last look, and is copied again.
+            mark = 0
+        elif log.end_offset < mark and not (
             host.may_lose and (partition_name in self.lost or partition_name in self.rotten)
         ):
             self._complain(
@@ -149,6 +174,13 @@ class Observer:
                 f"{mark}"
             )
         self._marks[key] = max(mark, min(partition.high_watermark, log.durable_offset))
+
+    def _replica_since(self, host: Host, partition: Partition) -> int:
+        """Return the partition epoch in which a node became a replica, as far as it knows; 0 for the first replicas."""
+        assert host.node is not None
+        state = host.node.context.quorum.image.partition(partition.topic, partition.index)
+        added = self._added.get((host.node_id, partition.topic_id.hex, partition.index), ())
+        return max((epoch for epoch in added if state is not None and epoch <= state.partition_epoch), default=0)
 
     def _check_quorum(self, host: Host) -> None:
         assert host.node is not None
@@ -317,3 +349,9 @@ def _epoch_in(content: bytes) -> int:
         return int(json.loads(content)["leaderEpoch"])
     except (ValueError, KeyError):
         return 0
+
+
+def _is_set_aside(host: Host, partition_name: str) -> bool:
+    """Return whether the damaged folder of a partition was set aside."""
+    names = host.disk.list(DATA)
+    return any(name.startswith(f"{partition_name}.") and name.endswith(DAMAGED_SUFFIX) for name in names)

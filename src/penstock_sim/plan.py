@@ -46,12 +46,20 @@ CLUSTER_FAULTS: Mapping[str, float] = MappingProxyType(
 LOSSES: Mapping[str, float] = MappingProxyType({"folder_lost": 12.0, "segment_lost": 12.0, "segment_cut": 12.0})
 """Lost files; all on one disk, as with rot."""
 
+CERTIFICATE_FAULTS: Mapping[str, float] = MappingProxyType(
+    {"certificate_expires": 15.0, "certificate_untrusted": 15.0, "handshakes_stall": 15.0}
+)
+"""Faults of TLS between the nodes of a secured cluster."""
+
 LOSSES_CHANCE = 0.2
 UNREADABLE_CHANCE = 0.1
+SHARES_CHANCE = 0.3
 TABLES_CHANCE = 0.25
 
 
 SECURED_CHANCE = 0.2
+AUTHORIZED_CHANCE = 0.7
+MACHINES_CHANCE = 0.15
 
 
 @dataclass(slots=True)
@@ -65,6 +73,8 @@ class TopicPlan:
 class Plan:
     seed: int
     nodes: int = 1
+    cores: int = 1
+    """How many nodes each machine has."""
     safety_s: float = 40.0
     heal_s: float = 90.0
     """The time after the last fault by which everything must work again."""
@@ -79,6 +89,19 @@ class Plan:
     idempotent_producers: int = 1
     consumers: int = 2
     members: int = 0
+    sharers: int = 0
+    """Members of a share group."""
+    share_limit: int = 5
+    """The delivery count limit of the share group."""
+    shares_are_committed: bool = False
+    """Whether the share group reads only committed records."""
+    dead_letters: bool = False
+    """Whether the share group has a dead-letter topic."""
+    share_reset: str = "earliest"
+    grows: bool = False
+    """Whether a topic of the share group gets a second partition."""
+    alters: bool = False
+    """Whether the offsets of the share group are altered and deleted at the end."""
     transactors: int = 0
     zombies: bool = False
     trims: bool = False
@@ -91,6 +114,8 @@ class Plan:
     last_power_loss: bool = False
     secured: bool = False
     """Whether clients log in and nodes authenticate each other."""
+    authorized: bool = False
+    """Whether a secured cluster has an authorizer."""
     session_ms: int = 0
     """The lifetime of a session on a secured cluster; 0 means no limit."""
     lag_ms: int = 30_000
@@ -102,10 +127,12 @@ class Plan:
 
     def summary(self) -> str:
         faults = " ".join(f"{name}={mean:.0f}s" for name, mean in self.faults.items()) or "none"
+        cores = f"/{self.cores}" if self.cores > 1 else ""
+        security = " authorized" if self.authorized else " secured" if self.secured else ""
         return (
-            f"nodes={self.nodes} topics={len(self.topics)}+{len(self.tables)} producers={self.plain_producers}+"
-            f"{self.idempotent_producers} consumers={self.consumers} members={self.members} "
-            f"transactors={self.transactors}{' secured' if self.secured else ''} faults: {faults}"
+            f"nodes={self.nodes}{cores} topics={len(self.topics)}+{len(self.tables)} producers={self.plain_producers}+"
+            f"{self.idempotent_producers} consumers={self.consumers} members={self.members}+{self.sharers} "
+            f"transactors={self.transactors}{security} faults: {faults}"
         )
 
 
@@ -151,6 +178,22 @@ def draw(seed: int, *, nodes: int | None = None) -> Plan:
     if (chosen := Random(f"{seed}:secured")).random() < SECURED_CHANCE:
         plan.secured = True
         plan.session_ms = chosen.choice((0, 4_000))
+        plan.authorized = chosen.random() < AUTHORIZED_CHANCE
+        if plan.nodes > 1 and plan.faults:
+            for name in chosen.sample(sorted(CERTIFICATE_FAULTS), chosen.choice((0, 1, 1, 2, 3))):
+                plan.faults[name] = CERTIFICATE_FAULTS[name] * chosen.choice((0.4, 1.0, 2.0))
+    if (chosen := Random(f"{seed}:shares")).random() < SHARES_CHANCE:
+        plan.sharers = chosen.choice((1, 2, 3))
+        plan.share_limit = chosen.choice((2, 5, 10, 10))
+        plan.shares_are_committed = chosen.random() < 0.4
+        plan.dead_letters = chosen.random() < 0.4
+        plan.alters = chosen.random() < 0.5
+        plan.grows = chosen.random() < 0.5
+        plan.share_reset = chosen.choice(("earliest", "earliest", "latest"))
+    if (chosen := Random(f"{seed}:topology")).random() < MACHINES_CHANCE and plan.nodes == 3 and not plan.secured:
+        plan.nodes, plan.cores = 6, 2
+        if plan.faults:
+            plan.faults["machine_down"] = 12.0 * chosen.choice((0.4, 1.0, 2.0))
     return plan
 
 

@@ -88,7 +88,7 @@ class Story(World):
         making = admin.create_topics(
             self._client, self.plan.topics, replicas=replicas, in_order=range(1, self.plan.nodes + 1)
         )
-        if not await self._as(self._client, making):
+        if not await self.run_as(self._client, making):
             raise Departed("the topic could not be created")
         for line in self._lines:
             step, _, wanted = (part.strip() for part in line.partition("->"))
@@ -232,7 +232,7 @@ class Story(World):
             else:
                 producing = self._produce(topic, int(index), acks)
             began = self.loop.now
-            outcome: str = await self._as(self._client, producing)
+            outcome: str = await self.run_as(self._client, producing)
             if self.loop.now - began > float(options.get("within", PRODUCE_S_MAX + PATIENCE_S)):
                 return f"late {outcome}"
             if outcome != "ok":
@@ -284,7 +284,7 @@ class Story(World):
         """Read a partition from start to end; the result is the number of records."""
         topic, _, index = partition_name.rpartition("-")
         reader = Client(self.shared, f"reader.{self.loop.now:.0f}")
-        view = await self._as(reader, read_back(self.shared, reader.name, topic, int(index)))
+        view = await self.run_as(reader, read_back(self.shared, reader.name, topic, int(index)))
         return f"refused {CODES.get(view.code, view.code)}" if view.code else f"{len(view.committed)} records"
 
     # -- steps: conditions -----------------------------------------------------------------

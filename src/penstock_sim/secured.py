@@ -26,6 +26,8 @@ from penstock_sim.network import NetworkPort
 MECHANISM: Final = "SCRAM-SHA-256"
 USER, OTHER_USER, NOBODY, PASSWORD = "client", "other", "nobody", "secret"
 ANSWER_S_MAX: Final = 3.0
+TOPIC_DENIED, CLUSTER_DENIED = 29, 31
+LATEST: Final = -1
 
 
 @cache
@@ -91,13 +93,16 @@ class _Wire:
 
     def __init__(self) -> None:
         self.frames: list[bytes] = []
+        self.expected = b""
         self.connection: Connection | None = None
         self.changed: asyncio.Event = asyncio.Event()
         self.is_lost = False
 
     def frame(self, frame: memoryview) -> None:
-        self.frames.append(bytes(frame))
-        self.changed.set()
+        # Not a late response to an earlier request.
+        if frame[:4] == self.expected:
+            self.frames.append(bytes(frame))
+            self.changed.set()
 
     def lost(self, error: Exception | None) -> None:
         self.is_lost = True
@@ -107,8 +112,9 @@ class _Wire:
 class Intruder(Client):
     """A client that tries what it may not do."""
 
-    def __init__(self, shared: Shared, name: str, *, lifetime_ms: int) -> None:
+    def __init__(self, shared: Shared, name: str, *, lifetime_ms: int, topics: list[str]) -> None:
         super().__init__(shared, name)
+        self._topic_names = topics
         self._lifetime_s = lifetime_ms / 1000
 
     async def run(self) -> None:
@@ -136,38 +142,46 @@ class Intruder(Client):
         return None if wire.connection is None else wire
 
     async def _is_answered(self, wire: _Wire, api_key: int, version: int, **values: Any) -> bool:
-        """Send a request; return whether there is a response."""
+        """Send a request; return whether there is a response. It is then in `frames`."""
         assert wire.connection is not None
         wire.frames.clear()
         wire.changed.clear()
+        self._correlation += 1
+        wire.expected = self._correlation.to_bytes(4, "big")
         request = requests.entity(api_key, version, **values)
-        wire.connection.send((requests.frame(api_key, version, 1, "penstock-node-1", request),))
+        wire.connection.send((requests.frame(api_key, version, self._correlation, "penstock-node-1", request),))
         waiting = asyncio.ensure_future(wire.changed.wait())
         await asyncio.wait((waiting,), timeout=ANSWER_S_MAX)
         waiting.cancel()
         return bool(wire.frames)
 
     async def _act_as_node(self) -> None:
-        wire = await self._open()
+        wire = await self._open(user=OTHER_USER)
         if wire is None:
             return
         victim = self.random.choice((1, 2, 3))
         if self.random.random() < 0.5:
-            answered = await self._is_answered(
-                wire,
-                ApiKey.BROKER_HEARTBEAT,
-                1,
-                broker_id=victim,
-                broker_epoch=-1,
-                current_metadata_offset=0,
-                want_fence=True,
-                want_shut_down=False,
-            )
+            api_key, version = ApiKey.BROKER_HEARTBEAT, 1
+            values: dict[str, Any] = {"broker_id": victim, "broker_epoch": -1, "want_fence": True}
         else:
-            answered = await self._is_answered(wire, ApiKey.FETCH, 12, **_replica_fetch(victim))
-        if answered:
+            topic = self.random.choice(self._topic_names)
+            api_key, version = ApiKey.FETCH, 12
+            values = _replica_fetch(victim, topic, await self._end_of(wire, topic))
+        if wire.is_lost:
+            return
+        if await self._is_answered(wire, api_key, version, **values) and not _is_denied(
+            api_key, version, wire.frames[0]
+        ):
             self.complain("inv_54: a node answered a client that acts as a node")
         self._close(wire)
+
+    async def _end_of(self, wire: _Wire, topic: str) -> int:
+        """Return the end of a log: a replica that has it belongs into the ISR, so the leader must not believe it."""
+        asked = {"name": topic, "partitions": [{"partition_index": 0, "timestamp": LATEST, "current_leader_epoch": -1}]}
+        if not await self._is_answered(wire, ApiKey.LIST_OFFSETS, 7, replica_id=-1, isolation_level=0, topics=[asked]):
+            return 0
+        _, body = requests.answer(ApiKey.LIST_OFFSETS, 7, memoryview(wire.frames[0]))
+        return max(int(body.topics[0].partitions[0].offset), 0)
 
     async def _guess(self) -> None:
         wire = await self._open(password="guess") if self.random.random() < 0.5 else await self._open(user=NOBODY)
@@ -212,7 +226,8 @@ class Intruder(Client):
             wire.connection.close()
 
 
-def _replica_fetch(node_id: int) -> dict[str, Any]:
+def _replica_fetch(node_id: int, topic: str, end: int) -> dict[str, Any]:
+    partition = {"partition": 0, "fetch_offset": end, "partition_max_bytes": 1000}
     return {
         "replica_id": node_id,
         "max_wait": timedelta(0),
@@ -221,6 +236,14 @@ def _replica_fetch(node_id: int) -> dict[str, Any]:
         "isolation_level": 0,
         "session_id": 0,
         "session_epoch": -1,
-        "topics": [],
+        "topics": [{"topic": topic, "partitions": [partition]}],
         "forgotten_topics_data": [],
     }
+
+
+def _is_denied(api_key: int, version: int, frame: bytes) -> bool:
+    """Return whether a response says that the client may not act as a node, as with an authorizer."""
+    _, body = requests.answer(api_key, version, memoryview(frame))
+    if api_key == ApiKey.BROKER_HEARTBEAT:
+        return int(body.error_code) == CLUSTER_DENIED
+    return [int(each.error_code) for topic in body.responses for each in topic.partitions] == [TOPIC_DENIED]

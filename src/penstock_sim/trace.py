@@ -16,7 +16,7 @@ _Packet = tuple[float, str, int, int]
 
 class Trace:
     def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
+        self.now = now
         self._hash = blake2b(digest_size=8)
         self._last: dict[str, deque[_Event | _Packet]] = {}
         self.faults: Counter[str] = Counter()
@@ -27,7 +27,7 @@ class Trace:
         self.on_event: Callable[[float, str, str, tuple[object, ...]], None] | None = None
 
     def packet(self, source: str, target: str, size: int, checksum: int) -> None:
-        now = self._now()
+        now = self.now()
         self._hash.update(_pack(now, checksum))
         # Nearly all events are packets, which are formatted only on demand.
         kept = self._last.get(target)
@@ -36,7 +36,7 @@ class Trace:
         kept.append((now, source, size, checksum))
 
     def event(self, owner: str, kind: str, *detail: object) -> None:
-        now = self._now()
+        now = self.now()
         self._hash.update(f"{now}{owner}{kind}{detail}".encode())
         self._keep(owner, (now, kind, detail))
         if self.on_event is not None:
@@ -44,7 +44,7 @@ class Trace:
 
     def fault(self, kind: str, owner: str, *detail: object) -> None:
         self.faults[kind] += 1
-        self.fault_at[kind] = self._now()
+        self.fault_at[kind] = self.now()
         self.event(owner, kind, *detail)
 
     def _keep(self, owner: str, event: _Event) -> None:

@@ -29,6 +29,8 @@ _BLOCKED_FACTOR: Final = 30
 SEEDS_PER_PROCESS: Final = 25
 """A world is one big reference cycle. Ending the process frees it sooner than the garbage collector would."""
 _LOOK_S: Final = 1.0
+_END_S_MAX: Final = 60.0
+"""A process that has closed its pipe has ended, but on a busy machine it may take a while to be seen."""
 _context = multiprocessing.get_context("fork")
 
 
@@ -103,7 +105,7 @@ class _Lane:
                 found: Result = self.connection.recv()
                 return found
         except (EOFError, OSError):
-            self._process.join(1.0)
+            self._process.join(_END_S_MAX)
             code = self._process.exitcode
             self.end()
             if code == -signal.SIGPROF:

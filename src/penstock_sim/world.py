@@ -19,22 +19,26 @@ from typing import Any
 
 from penstock.client.interfaces import PeerUnavailable
 from penstock.model.errors import Refusal
-from penstock_sim import admin, secured, snapshots, tables
+from penstock_sim import admin, authorized, machines, secured, share_end, snapshots, tables, tokens
 from penstock_sim.availability import Availability
+from penstock_sim.certificates import CertificateFaults
 from penstock_sim.checkers import check
 from penstock_sim.checkers.tables import compacted_away
-from penstock_sim.client import Client, Lost, Shared, Unavailable
+from penstock_sim.client import Client, Shared
 from penstock_sim.consumers import Consumer, read_back
 from penstock_sim.disk import Crashed
 from penstock_sim.faults import Faults
 from penstock_sim.history import History
 from penstock_sim.host import DATA, PORT, Host
 from penstock_sim.loop import Owner, SimLoop, Stuck
-from penstock_sim.members import GroupConsumer, fetch_offsets
+from penstock_sim.members import GroupConsumer, read_offsets
 from penstock_sim.network import Hub, Weather
 from penstock_sim.observer import Observer
 from penstock_sim.plan import Plan, draw
 from penstock_sim.producers import IdempotentProducer, PlainProducer
+from penstock_sim.share_watch import ShareWatch
+from penstock_sim.sharers import Sharer
+from penstock_sim.timeline import Timeline
 from penstock_sim.trace import Trace
 from penstock_sim.transactors import Transactor
 
@@ -103,12 +107,22 @@ class World:
         self.clients: list[Client] = []
         self._working: list[asyncio.Task[Any]] = []
         self.observer = Observer(self.hosts, self.trace, self.complaints)
+        self.timeline = Timeline(self.hosts, lambda: self.loop.now)
+        self.observer.on_published = self.timeline.published
         self.availability = Availability(self)
         self._back_at: dict[str, float] = {}
         self.rotten = self.observer.rotten
         self.halted = False
         self.partitions = [(topic.name, index) for topic in plan.topics for index in range(topic.partitions)]
         self.tables = [(topic.name, index) for topic in plan.tables for index in range(topic.partitions)]
+        self.history.shares_may_repeat = plan.beyond
+        self.history.share_limit = plan.share_limit
+        self.history.shares_are_committed = plan.shares_are_committed
+        self.history.shares_start_late = plan.share_reset == "latest"
+        self.history.leader_changes = self.observer.leader_changes
+        self.share_watch = ShareWatch(self.hosts, self.complaints, locks_max=share_end.LOCKS_MAX, is_lossy=plan.beyond)
+        if plan.sharers:
+            self.observer.on_check = self.share_watch.check
         self.history.tables = {topic.name: plan.tombstone_s for topic in plan.tables}
 
     def _host(self, node_id: int) -> Host:
@@ -119,8 +133,15 @@ class World:
             "log.dirs": DATA,
             "cluster.id": "U2ltdWxhdGVkQ2x1c3RlcmE",
             "listeners": f"PLAINTEXT://{name}:{PORT}",
+            **machines.node_options(self, node_id, name),
             "offsets.topic.num.partitions": "2",
             "transaction.state.log.num.partitions": "2",
+            "share.coordinator.state.topic.num.partitions": "2",
+            "group.share.record.lock.duration.ms": "1500",
+            "group.share.min.record.lock.duration.ms": "1000",
+            "share.coordinator.snapshot.update.records.per.snapshot": str(chance.choice((0, 3, 20))),
+            "share.coordinator.state.topic.prune.interval.ms": str(share_end.PRUNE_MS),
+            "share.coordinator.cold.partition.snapshot.interval.ms": str(share_end.PRUNE_MS),
             "auto.create.topics.enable": "false",
             "group.initial.rebalance.delay.ms": "100",
             "log.retention.check.interval.ms": "10000",
@@ -132,11 +153,13 @@ class World:
             "log.reserve.bytes": str(_reserve(self.plan.seed, name)),
             "replica.lag.time.max.ms": str(self.plan.lag_ms),
             "controller.quorum.voters": ",".join(
-                f"{index}@node{index}:{PORT}" for index in range(1, self.plan.nodes + 1)
+                f"{index}@node{index}:{PORT}" for index in range(1, self.plan.nodes // self.plan.cores + 1)
             ),
             "metadata.log.max.record.bytes.between.snapshots": str(self.random.choice((300, 2000, 20_000))),
             **self.plan.cleaning,
             **(secured.node_options(name, PORT, self.plan.nodes, self.plan.session_ms) if self.plan.secured else {}),
+            **(tokens.OPTIONS if self.plan.secured else {}),
+            **(authorized.OPTIONS if self.plan.authorized else {}),
         }
         host = Host(
             name=name,
@@ -209,8 +232,11 @@ class World:
         for host in self.hosts:
             host.start()
         setup = Client(self.shared, "setup")
-        topics = [*self.plan.topics, *self.plan.tables]
-        if not await self._as(setup, admin.create_topics(setup, topics, replicas=min(self.plan.nodes, 3))):
+        topics = [*self.plan.topics, *self.plan.tables, *share_end.own_topics(self.plan)]
+        if self.plan.sharers and not await self.run_as(setup, share_end.configure(setup, self.plan)):
+            self.complaints.append("inv_57: a group could not be configured on a healthy cluster")
+            return
+        if not await self.run_as(setup, admin.create_topics(setup, topics, replicas=min(self.plan.nodes, 3))):
             self.complaints.append("inv_57: topics could not be created on a healthy cluster")
             return
         self._start_clients()
@@ -222,6 +248,10 @@ class World:
         await self._recover()
         await self._stop_clients()
         if not self.halted:
+            if self.plan.sharers:
+                await share_end.finish(self)
+            if self.plan.cores > 1:
+                await machines.finish(self)
             await self._look_back("reader")
             if self.plan.last_power_loss:
                 for host in self.hosts:
@@ -234,7 +264,7 @@ class World:
         for task in background:
             task.cancel()
 
-    async def _as(self, client: Client, work: Coroutine[Any, Any, Any]) -> Any:
+    async def run_as(self, client: Client, work: Coroutine[Any, Any, Any]) -> Any:
         """Run a coroutine as a client and return its result."""
         done = self.loop.create_future()
 
@@ -277,6 +307,18 @@ class World:
                     dawdles=plan.dawdles,
                 )
             )
+        for index in range(plan.sharers):
+            self.clients.append(
+                Sharer(
+                    shared,
+                    f"sharer{index}",
+                    group="queue",
+                    topics=share_end.subscription(plan),
+                    stalls=plan.dawdles,
+                )
+            )
+        if plan.sharers:
+            self.clients.append(share_end.Flooder(shared, "flooder", partitions=partitions, grows=plan.grows))
         self._start_transactors()
         if plan.trims:
             self.clients.append(admin.Trimmer(shared, "trimmer", partitions=partitions))
@@ -284,7 +326,9 @@ class World:
             self.clients.append(admin.Churner(shared, "churner", replicas=min(plan.nodes, 3)))
         self.clients.extend(tables.clients(shared, plan, Random(f"{plan.seed}:table-clients")))
         if plan.secured:
-            self.clients.append(secured.Intruder(shared, "intruder", lifetime_ms=plan.session_ms))
+            self.clients.extend(authorized.clients(shared, plan, self.timeline))
+        if plan.cores > 1:
+            self.clients.append(machines.Mover(shared, "mover"))
         for client in self.clients:
             self._working.append(self.loop.spawn(client.owner, client.run()))  # type: ignore[attr-defined]
 
@@ -346,6 +390,7 @@ class World:
     def _heal(self) -> None:
         self.trace.event("world", "heal")
         self.hub.weather = Weather()
+        self.hub.certificates = CertificateFaults()
         self.hub.set_blocked(set())
         for host in self.hosts:
             disk = host.disk
@@ -397,6 +442,8 @@ class World:
                 served = client.acked_at > since
             elif isinstance(client, GroupConsumer):
                 served = client.settled
+            elif isinstance(client, Sharer):
+                served = client.beat_at > since
             elif isinstance(client, Transactor):
                 served = self._ended_at(client.transactional_id) > since
             else:
@@ -415,13 +462,13 @@ class World:
     async def _look_back(self, name: str) -> None:
         """Read everything with new clients, once all transactions are finished."""
         deadline = self.loop.now + CATCH_UP_S_MAX
-        for topic, partition in (*self.partitions, *self.tables):
+        for topic, partition in (*self.partitions, *self.tables, *share_end.partitions_of_jobs(self.history)):
             reader = Client(self.shared, f"{name}.{topic}-{partition}")
-            view = await self._as(reader, read_back(self.shared, reader.name, topic, partition))
+            view = await self.run_as(reader, read_back(self.shared, reader.name, topic, partition))
             while not view.code and view.last_stable_offset < view.end and self.loop.now < deadline:
                 await asyncio.sleep(2.0)
                 reader = Client(self.shared, f"{name}.{topic}-{partition}.{self.loop.now:.0f}")
-                view = await self._as(reader, read_back(self.shared, reader.name, topic, partition))
+                view = await self.run_as(reader, read_back(self.shared, reader.name, topic, partition))
             if view.code and not (self.plan.beyond and f"{topic}-{partition}" in self.rotten):
                 self.complaints.append(f"inv_57: {topic}-{partition} cannot be read: error {view.code}")
             self.history.views.append(view)
@@ -429,18 +476,8 @@ class World:
                 self.trace.sometimes["records compacted away"] += 1
         for group in sorted({commit.group for commit in self.history.commits}):
             reader_of_group = Consumer(self.shared, f"{name}.{group}", partitions=self.partitions, committed_only=True)
-            if not await self._as(reader_of_group, _offsets(reader_of_group, group, self.partitions)):
+            if not await self.run_as(reader_of_group, read_offsets(reader_of_group, group, self.partitions)):
                 self.complaints.append(f"inv_57: the offsets of {group} cannot be fetched")
-
-
-async def _offsets(client: Consumer, group: str, partitions: list[tuple[str, int]]) -> bool:
-    for _ in range(100):
-        try:
-            await fetch_offsets(client, group, partitions)
-            return True
-        except (Lost, Unavailable):
-            await client.backoff()
-    return False
 
 
 def run_seed(

@@ -94,7 +94,7 @@ class Bounds:
     loop_held_ms: float = 10.0
     """The longest time that a request may block the event loop, if the node measures it.
 
-    The node measures elapsed time, so this applies to an idle machine; see `campaign.over_bounds`.
+    Applies to CPU time always, and to elapsed time where the machine is idle; see `campaign.over_bounds`.
     """
     recovery_s: float = 10.0
     """How long after the attack its last socket may stay open."""

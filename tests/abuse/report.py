@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from tests.abuse.campaign import Result
 
 HEADINGS = (
-    f"{'attack':<22} {'node':<12} {'quiet':>6} {'p50':>6} {'p99':>7} {'max':>7} {'900 KB':>7} {'gap':>7} {'loop':>6} "
-    f"{'/health':>7} {'memory MB':>17} {'descriptors':>17}  holds"
+    f"{'attack':<22} {'node':<12} {'quiet':>6} {'p50':>6} {'p99':>7} {'max':>7} {'900 KB':>7} {'gap':>7} "
+    f"{'loop':>6} {'CPU':>6} {'/health':>7} {'memory MB':>17} {'descriptors':>17}  holds"
 )
 UNITS = (
-    f"{'':<22} {'':<12} {'p99 ms':>6} {'ms':>6} {'ms':>7} {'ms':>7} {'max ms':>7} {'ms':>7} {'ms':>6} {'ms':>7} "
-    f"{'before/peak/after':>17} {'before/peak/after':>17}"
+    f"{'':<22} {'':<12} {'p99 ms':>6} {'ms':>6} {'ms':>7} {'ms':>7} {'max ms':>7} {'ms':>7} "
+    f"{'ms':>6} {'ms':>6} {'ms':>7} {'before/peak/after':>17} {'before/peak/after':>17}"
 )
 
 
@@ -22,15 +22,20 @@ def heading() -> str:
 
 
 def row(result: Result) -> str:
-    loop = "-" if result.loop is None else f"{result.loop.request_ms:.0f}"
+    loop, cpu = _held(result)
     memory = "/".join(f"{each:.0f}" for each in result.memory_mb)
     descriptors = "/".join(map(str, result.descriptors))
     lines = [
         f"{result.attack:<22} {result.node:<12} {result.quiet.p99_ms:6.1f} {result.small.p50_ms:6.1f} "
         f"{result.small.p99_ms:7.1f} {result.small.max_ms:7.0f} {result.large.max_ms:7.0f} {result.gap_ms:7.0f} "
-        f"{loop:>6} {result.health_ms:7.0f} {memory:>17} {descriptors:>17}  {'yes' if result.holds else 'NO'}"
+        f"{loop:>6} {cpu:>6} {result.health_ms:7.0f} {memory:>17} {descriptors:>17}  {'yes' if result.holds else 'NO'}"
     ]
     return "\n".join([*lines, *(f"    {each}" for each in result.broken)])
+
+
+def _held(result: Result) -> tuple[str, str]:
+    """Return the longest time that a request blocked the loop, elapsed and CPU time."""
+    return ("-", "-") if result.loop is None else (f"{result.loop.request_ms:.0f}", f"{result.loop.request_cpu_ms:.0f}")
 
 
 def ratios(results: Sequence[Result]) -> list[str]:
@@ -60,17 +65,18 @@ def ratios(results: Sequence[Result]) -> list[str]:
 def markdown(results: Sequence[Result]) -> list[str]:
     """Return the table for docs/reliability.md."""
     lines = [
-        "| attack | quiet p99 | p50 / p99 / max | 900 KB max | longest gap | memory before / peak / after "
+        "| attack | quiet p99 | p50 / p99 / max | 900 KB max | longest gap | loop blocked, elapsed / CPU "
+        "| memory before / peak / after "
         "| descriptors | holds |",
-        "|---|---|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for result in results:
         memory = " / ".join(f"{each:.0f}" for each in result.memory_mb)
         descriptors = " / ".join(map(str, result.descriptors))
         lines.append(
             f"| `{result.attack}` | {result.quiet.p99_ms:.1f} | {result.small.p50_ms:.1f} / {result.small.p99_ms:.0f} "
-            f"/ {result.small.max_ms:.0f} | {result.large.max_ms:.0f} | {result.gap_ms:.0f} | {memory} "
-            f"| {descriptors} | {'yes' if result.holds else 'no'} |"
+            f"/ {result.small.max_ms:.0f} | {result.large.max_ms:.0f} | {result.gap_ms:.0f} "
+            f"| {' / '.join(_held(result))} | {memory} | {descriptors} | {'yes' if result.holds else 'no'} |"
         )
     return lines
 

@@ -13,7 +13,7 @@ import pytest
 from tests.abuse.attack import Bounds
 from tests.abuse.campaign import Latency, NoCompiler, Pace, Result, latency, over_bounds, run
 from tests.abuse.catalogue import ATTACKS, BY_NAME
-from tests.abuse.watch import LoopHeld
+from tests.abuse.watch import JOB, LoopHeld
 
 PACE = Pace(warm_up_s=0.1, quiet_s=0.3, settle_s=0.1)
 SECONDS, SCALE = 1.0, 0.05
@@ -54,8 +54,8 @@ def test_the_node_serves_other_clients_during(name: str) -> None:
 FINE = Result(
     attack="none", family="none", node="Penstock", seconds=1.0, quiet=Latency(100, 1.0, 2.0, 3.0),
     small=Latency(100, 1.0, 20.0, 30.0), large=Latency(10, 10.0, 20.0, 20.0), memory_mb=(50.0, 60.0, 55.0),
-    descriptors=(20, 30, 20), gap_ms=5.0, late_ms=0.0, quiet_gap_ms=1.0, loop=LoopHeld(9.0, {"Fetch": 4.0}),
-    waited_ms=2.0, slowdown=1.0, health_ms=3.0, counts={},
+    descriptors=(20, 30, 20), gap_ms=5.0, late_ms=0.0, quiet_gap_ms=1.0,
+    loop=LoopHeld(9.0, {"Fetch": 4.0}, {"Fetch": 3.0}), waited_ms=2.0, slowdown=1.0, health_ms=3.0, counts={},
 )  # fmt: skip
 
 
@@ -73,7 +73,16 @@ def test_a_result_within_its_limits_passes() -> None:
         ({"large": Latency(10, 10.0, 20.0, 20.0, ("ConnectionResetError",))}, "requests of 900 KB failed"),
         ({"memory_mb": (50.0, 300.0, 60.0)}, "memory grew by 250 MB"),
         ({"memory_mb": (50.0, 210.0, 205.0)}, "155 MB more are held afterwards"),
-        ({"loop": LoopHeld(30.0, {"Fetch": 4.0, "Produce": 13.0})}, "blocked by Produce 13, Fetch 4 ms, allowed 12"),
+        (
+            {"loop": LoopHeld(30.0, {"Fetch": 4.0, "Produce": 13.0}, {})},
+            "blocked by Produce 13, Fetch 4 ms, allowed 12",
+        ),
+        (
+            {"loop": LoopHeld(30.0, {"Fetch": 11.0}, {"Fetch": 11.0})},
+            "CPU time without a break: Fetch 11 ms, allowed 10",
+        ),
+        ({"loop": LoopHeld(30.0, {JOB: 11.0}, {JOB: 11.0}), "slowdown": 5.0}, "a step of a job 11 ms, allowed 10"),
+        ({"loop": None}, "the node did not report"),
         ({"gap_ms": 1_500.0}, "no client received a response for 1500 ms"),
         ({"health_ms": 3_000.0}, "/health took 3000 ms"),
     ],

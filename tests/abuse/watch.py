@@ -20,6 +20,10 @@ HEALTH_S = 0.25
 HEALTH_S_MAX = 10.0
 # The longest time that a request of an API has blocked the event loop, and that of a whole iteration.
 REQUEST_HELD = re.compile(r'^penstock_request_held_max_ms\{request="(\w+)"[^}]*\} (\S+)$', re.MULTILINE)
+REQUEST_CPU = re.compile(r'^penstock_request_held_cpu_max_ms\{request="(\w+)"[^}]*\} (\S+)$', re.MULTILINE)
+JOB_HELD = re.compile(r"^penstock_job_held_max_ms (\S+)$", re.MULTILINE)
+JOB_CPU = re.compile(r"^penstock_job_held_cpu_max_ms (\S+)$", re.MULTILINE)
+JOB = "a step of a job"
 TURN_HELD = re.compile(r"^penstock_event_loop_held_max_ms (\S+)$", re.MULTILINE)
 
 
@@ -125,15 +129,28 @@ class LoopHeld:
 
     turn_ms: float
     by_api_ms: Mapping[str, float]
+    cpu_by_api_ms: Mapping[str, float]
+    """By API, and for `JOB`."""
 
     @property
     def request_ms(self) -> float:
         return max(self.by_api_ms.values(), default=0.0)
 
+    @property
+    def request_cpu_ms(self) -> float:
+        return max(self.cpu_by_api_ms.values(), default=0.0)
+
     def since(self, earlier: LoopHeld) -> LoopHeld:
         """Return the values that are new maxima; the others may be older."""
-        grown = {name: held for name, held in self.by_api_ms.items() if held > earlier.by_api_ms.get(name, 0.0)}
-        return LoopHeld(self.turn_ms if self.turn_ms > earlier.turn_ms else 0.0, grown)
+        return LoopHeld(
+            self.turn_ms if self.turn_ms > earlier.turn_ms else 0.0,
+            _grown(self.by_api_ms, earlier.by_api_ms),
+            _grown(self.cpu_by_api_ms, earlier.cpu_by_api_ms),
+        )
+
+
+def _grown(later: Mapping[str, float], earlier: Mapping[str, float]) -> dict[str, float]:
+    return {name: held for name, held in later.items() if held > earlier.get(name, 0.0)}
 
 
 def loop_held(target: Target) -> LoopHeld | None:
@@ -144,9 +161,12 @@ def loop_held(target: Target) -> LoopHeld | None:
         _, text = get(target, "/metrics")
     except OSError:
         return None
-    turn = TURN_HELD.search(text)
-    by_api = {name: float(value) for name, value in REQUEST_HELD.findall(text) if float(value) > 0}
-    return LoopHeld(float(turn[1]), by_api) if turn else None
+    turn, job, job_cpu = (pattern.search(text) for pattern in (TURN_HELD, JOB_HELD, JOB_CPU))
+    if turn is None or job is None or job_cpu is None:
+        return None
+    by_api = {name: float(value) for name, value in REQUEST_HELD.findall(text)} | {JOB: float(job[1])}
+    cpu_by_api = {name: float(value) for name, value in REQUEST_CPU.findall(text)} | {JOB: float(job_cpu[1])}
+    return LoopHeld(float(turn[1]), by_api, cpu_by_api)
 
 
 def slowdown(usages: Sequence[Usage]) -> float:

@@ -35,13 +35,13 @@ from tests.support.command import COMMAND, Outcome, penstock
 NOBODY_LISTENS = "localhost:1"
 MISSING = "no-such-topic"
 # Each of these runs until it is interrupted.
-ENDLESS = ("start", "demo", "cluster start")
+ENDLESS = ("start", "demo", "cluster start", "console")
 # What these print about a broker that is down is a table.
 REPORTS = ("doctor",)
 # These create the topic.
 MAY_BE_MISSING = ("topic create", "produce")
-VALUES = {"NODE": "1", "TOPIC-PARTITION": "orders-0"}
-OPTIONS = {"--to": "1", "--hosts": "localhost", "--data": "nowhere", "--partitions": "2"}
+VALUES = {"NODE": "1", "TOPIC-PARTITION": "orders-0", "OPERATION": "read", "RESOURCE": "topic:orders"}
+OPTIONS = {"--to": "1", "--hosts": "localhost", "--data": "nowhere", "--partitions": "2", "--before": "1"}
 # What a command needs although its declaration calls it optional.
 MORE = {
     "config get": "--cluster",
@@ -200,7 +200,7 @@ def test_without_a_terminal_there_are_no_escape_sequences(words: str, run: Run) 
 
 
 @pytest.mark.parametrize("no_color", [True, False])
-@pytest.mark.parametrize("leaf", LEAVES[::8], ids=str)
+@pytest.mark.parametrize("leaf", LEAVES, ids=str)
 def test_no_color_is_respected_on_a_terminal(leaf: Leaf, no_color: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.delenv("FORCE_COLOR", raising=False)

@@ -9,7 +9,16 @@ import pytest
 from tests.cli.conftest import Run
 from tests.support.command import COMMAND
 
-DESTRUCTIVE = ("topic delete", "group delete", "cluster drain", "cluster remove", "cluster rebalance", "txn abort")
+DESTRUCTIVE = (
+    "topic delete",
+    "group delete",
+    "cluster drain",
+    "cluster remove",
+    "cluster rebalance",
+    "txn abort",
+    "acl remove",
+    "token expire",
+)
 
 
 @pytest.mark.parametrize("command", DESTRUCTIVE)

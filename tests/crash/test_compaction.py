@@ -140,14 +140,15 @@ def test_a_power_failure_at_any_call_of_a_compaction_loses_no_value(luck: int) -
         check(reopen(disk), shown=shown)
 
 
-def test_each_file_name_survives_a_power_failure_or_not() -> None:
+@pytest.mark.parametrize("lucks", [range(2), pytest.param(range(2, 6), marks=pytest.mark.slow)], ids=str)
+def test_each_file_name_survives_a_power_failure_or_not(lucks: range) -> None:
     """Check the calls that change names, with several outcomes each: any may be durable without the others."""
     disk = SimDisk()
     go_on(life(disk))
     changing = ("rename", "remove", "sync_folder")
     calls = [number for number in range(EXPECTED.begin + 1, EXPECTED.end) if disk.trace[number - 1][0] in changing]
     for call in calls:
-        for luck in range(6):
+        for luck in lucks:
             disk = SimDisk(call)
             disk.fail_at[call] = None
             world = life(disk)

@@ -50,32 +50,34 @@ def first_of(count: int) -> list[Any]:
     return [0, *(pytest.param(each, marks=pytest.mark.slow) for each in range(1, count))]
 
 
-@pytest.mark.parametrize("luck", first_of(3))
+@pytest.mark.parametrize("luck", first_of(6))
 def test_a_power_failure_at_any_call_loses_no_acknowledged_record(luck: int) -> None:
-    for call in range(1 + luck, count_calls() + 1, 3):
+    for call in range(1 + luck, count_calls() + 1, 6):
         life = live_until(call)
         life.disk.crash(Random(f"{luck}:{call}"))
         reopen_and_check(life)
 
 
-@pytest.mark.parametrize("luck", first_of(2))
+@pytest.mark.parametrize("luck", first_of(4))
 def test_batches_that_share_a_sync_are_durable_together_or_not_acknowledged(luck: int) -> None:
-    for call in range(1 + luck, count_calls(syncs_at_once=False) + 1, 2):
+    for call in range(1 + luck, count_calls(syncs_at_once=False) + 1, 4):
         life = live_until(call, syncs_at_once=False)
         life.disk.crash(Random(f"{luck}:{call}"))
         life.disk.syncs_at_once = True
         reopen_and_check(life)
 
 
-def test_a_process_killed_at_any_call_loses_no_write() -> None:
-    for call in range(1, count_calls("os") + 1, 3):
+@pytest.mark.parametrize("luck", first_of(2))
+def test_a_process_killed_at_any_call_loses_no_write(luck: int) -> None:
+    for call in range(1 + 3 * luck, count_calls("os") + 1, 6):
         life = live_until(call, flush_mode="os")
         life.disk.crash(kept=1.0)
         reopen_and_check(life)
 
 
-def test_a_power_failure_without_group_commit_loses_only_the_end_of_the_log() -> None:
-    for call in range(2, count_calls("os") + 1, 3):
+@pytest.mark.parametrize("luck", first_of(2))
+def test_a_power_failure_without_group_commit_loses_only_the_end_of_the_log(luck: int) -> None:
+    for call in range(2 + 3 * luck, count_calls("os") + 1, 6):
         life = live_until(call, flush_mode="os")
         life.disk.crash(Random(call))
         reopen_and_check(life, durable=False)
@@ -109,10 +111,11 @@ def reopen_and_check_again(life: Life) -> None:
         check_derived(log)
 
 
-@pytest.mark.parametrize("error", [errno.ENOSPC, pytest.param(errno.EIO, marks=pytest.mark.slow)])
-def test_a_failed_disk_call_is_reported_or_harmless(error: int) -> None:
+@pytest.mark.parametrize("luck", first_of(4))
+def test_a_failed_disk_call_is_reported_or_harmless(luck: int) -> None:
     """Check that no partial batch is visible; a failed sync stops the directory, and a restart finds all records."""
-    for call in range(1 + (error == errno.EIO), count_calls() + 1, 2):
+    error = errno.EIO if luck % 2 else errno.ENOSPC
+    for call in range(1 + luck, count_calls() + 1, 4):
         disk = SimDisk(call)
         disk.fail_at[call] = error
         life = Life(disk)

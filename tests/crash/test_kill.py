@@ -17,7 +17,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.testing.process import BrokerProcess
 
-ROUNDS = int(os.environ.get("PENSTOCK_KILL_ROUNDS", "30"))
+FEW_KILLS = 5
+KILLS = int(os.environ.get("PENSTOCK_KILL_ROUNDS", "30")) // 2
 PARTITIONS = 3
 TOPIC = "killed"
 
@@ -90,16 +91,19 @@ def positions(consumer: Consumer) -> dict[int, int]:
     return {position.partition: max(position.offset, 0) for position in consumer.position(wanted)}
 
 
-@pytest.mark.timeout(600 + 5 * ROUNDS)
-@pytest.mark.parametrize("codec", ["none", pytest.param("lz4", marks=pytest.mark.slow)])
-def test_acknowledged_records_survive_kills_without_duplicates(tmp_path: Path, codec: str) -> None:
-    random = Random(codec)
+@pytest.mark.timeout(600 + 10 * KILLS)
+@pytest.mark.parametrize(
+    ("codec", "kills"),
+    [("none", FEW_KILLS), *(pytest.param(codec, KILLS, marks=pytest.mark.slow) for codec in ("none", "lz4"))],
+)
+def test_acknowledged_records_survive_kills_without_duplicates(tmp_path: Path, codec: str, kills: int) -> None:
+    random = Random(f"{codec} {kills}")
     broker = BrokerProcess({"log.segment.bytes": str(2**20)}, data=tmp_path / "data")
     with broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(60)
         load = Load(broker.bootstrap, codec)
-        for _ in range(ROUNDS // 2):
+        for _ in range(kills):
             load.send_until(acknowledged=random.randint(500, 3000))
             broker.kill()
             broker.start()

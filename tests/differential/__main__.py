@@ -12,13 +12,18 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from tests.differential.run import BROKER_PROPERTIES, Verdict, judge_all
-from tests.differential.scenario import all_scenarios
+from tests.differential.run import BROKER_PROPERTIES, Peers, Verdict, judge_all
+from tests.differential.scenario import PLAINTEXT, all_scenarios, listener_of
+from tests.differential.secured import LISTENERS, secured_properties
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.java_tools import JavaMissing
 from tests.support.penstock_process import PenstockProcess
+from tests.support.security import Certificates
 
 
 def main() -> int:
@@ -35,15 +40,19 @@ def main() -> int:
     if options.list:
         print("\n".join(name for name, _ in scenarios))
         return 0
+    if not {options.kafka, options.penstock} <= {"apache", "penstock"}:
+        # A running broker has no listeners for them.
+        scenarios = [(name, run) for name, run in scenarios if listener_of(run) == PLAINTEXT]
     with ExitStack() as running:
+        certificates = Certificates(Path(running.enter_context(TemporaryDirectory())))
         try:
-            kafka, penstock = (_broker(choice, running) for choice in (options.kafka, options.penstock))
+            kafka, penstock = (_broker(choice, running, certificates) for choice in (options.kafka, options.penstock))
         except JavaMissing as reason:
             print(f"not run: {reason}")
             return 0
         started = time.monotonic()
         on_verdict = _print_all if options.verbose else _print
-        verdicts = judge_all(scenarios, kafka=kafka, penstock=penstock, on_verdict=on_verdict)
+        verdicts = judge_all(scenarios, Peers(kafka, penstock, certificates), on_verdict=on_verdict)
         seconds = time.monotonic() - started
     differing = [verdict for verdict in verdicts if verdict.faults]
     steps = sum(len(verdict.steps) for verdict in verdicts)
@@ -52,12 +61,13 @@ def main() -> int:
     return 1 if differing else 0
 
 
-def _broker(choice: str, running: ExitStack) -> str:
+def _broker(choice: str, running: ExitStack, certificates: Certificates) -> Callable[[str], str]:
+    properties = BROKER_PROPERTIES | secured_properties(certificates)
     if choice == "apache":
-        return running.enter_context(ApacheKafka(properties=BROKER_PROPERTIES)).bootstrap
+        return running.enter_context(ApacheKafka(properties=properties, listeners=LISTENERS)).address
     if choice == "penstock":
-        return running.enter_context(PenstockProcess(properties=BROKER_PROPERTIES)).bootstrap
-    return choice
+        return running.enter_context(PenstockProcess(properties=properties, listeners=LISTENERS)).address
+    return lambda _: choice
 
 
 def _print(verdict: Verdict) -> None:

@@ -42,6 +42,54 @@ def _matches(text: str, pattern: str) -> bool:
 
 
 DIFFERENCES: tuple[Difference, ...] = (
+    # --- Authorization
+    Difference(
+        "*",
+        "*without*",
+        "*error_message",
+        "Kafka sends the internal state of the request that is denied",
+        kafka="*Request(processor=*",
+        penstock="Cluster authorization failed.",
+    ),
+    Difference(
+        "alter_share_group_offsets *",
+        "*without topic read",
+        "responses[0].topic_id",
+        "Kafka reveals the id of a topic that the client may not read, and so that it exists",
+        penstock="None",
+    ),
+    Difference(
+        "share_group_describe *",
+        "*without topic describe",
+        "groups[*",
+        "Kafka shows subscriptions to topics that the client may not describe",
+    ),
+    Difference(
+        "elect_leaders *",
+        "*with all rights",
+        "*error_message",
+        "tools recognize this error by its code, and print any message as a failure",
+        penstock="None",
+    ),
+    Difference(
+        "alter_partition_reassignments *",
+        "*with all rights",
+        "*error_message",
+        "the message says what is wrong",
+        kafka="None",
+    ),
+    Difference(
+        "describe_quorum *",
+        "*with all rights",
+        "*offset",
+        "the metadata logs have different lengths",
+    ),
+    Difference(
+        "describe_quorum *",
+        "*with all rights",
+        "*high_watermark",
+        "the metadata logs have different lengths",
+    ),
     # --- What is advertised and configured
     Difference(
         "*",
@@ -87,6 +135,21 @@ DIFFERENCES: tuple[Difference, ...] = (
             penstock="* True",
         )
         for prefix in ("sasl", "ssl")
+    ),
+    Difference(
+        "names of all broker configs",
+        "*",
+        "listener.name.*.ssl.enabled.protocols",
+        "Penstock can change it for one listener while the node runs, Kafka only for all",
+        kafka="* True",
+        penstock="* False",
+    ),
+    Difference(
+        "broker configs",
+        "*cluster-wide",
+        "*configs[sasl.scram.unknown.users.secret]",
+        "an option of Penstock, which the controller sets with the first user",
+        kafka="<absent>",
     ),
     Difference(
         "broker configs",
@@ -145,6 +208,145 @@ DIFFERENCES: tuple[Difference, ...] = (
         "* set*",
         "responses[0].error_*",
         "there are no cleaner threads",
+    ),
+    # --- Share groups
+    Difference(
+        "*share*",
+        "*share*",
+        "*error_message",
+        "Kafka gives no reason",
+        kafka="None",
+    ),
+    Difference(
+        "acknowledgements of share groups",
+        "*share_acknowledge*",
+        "*error_message",
+        "Kafka has several texts for INVALID_RECORD_STATE",
+        penstock="The record state is invalid.*",
+    ),
+    Difference(
+        "share groups from end to end",
+        "*describe_share_group_offsets*",
+        "*start_offset",
+        "the start offset is written with the acknowledgement that moves it, in Kafka with the next one",
+    ),
+    Difference(
+        "share fetches that are refused",
+        "*a group without a name",
+        "*",
+        "Kafka opens a session, and fails with an unknown error for each partition",
+    ),
+    Difference(
+        "share fetches that are refused",
+        "*an unknown topic",
+        "*",
+        "Kafka fails with an unknown error",
+    ),
+    # --- Security
+    Difference(
+        "other requests while authenticating",
+        "* shaken, *",
+        "outcome",
+        "requests are not decoded before authentication, so an API with errors only for items gets no response",
+        penstock="the connection was closed",
+    ),
+    *(
+        Difference(
+            "other requests while authenticating",
+            f"* shaken, then {api} *",
+            "outcome",
+            "Kafka fails to decode the empty request of this scenario; Penstock decodes none",
+            kafka="the connection was closed",
+        )
+        for api in ("describe_acls", "describe_user_scram_credentials")
+    ),
+    Difference(
+        "other requests while authenticating",
+        "* shaken, then consumer_group_heartbeat *",
+        "response.error_message",
+        "Penstock says what is wrong",
+        kafka="None",
+    ),
+    Difference(
+        "other requests while authenticating",
+        "* shaken, *",
+        "response.*",
+        "beside the error, the fields have the defaults of the schema",
+        kafka="[!3U]*",
+    ),
+    Difference(
+        "scram * messages",
+        "* a token",
+        "*",
+        "an unknown token fails at the proof, like a wrong password, so that nobody learns which tokens exist",
+        kafka="*",
+    ),
+    Difference(
+        "scram first messages",
+        "* an escaped user",
+        "*",
+        "an unknown user fails at the proof, like a wrong password, so that nobody learns which users exist",
+    ),
+    Difference(
+        "scram first messages",
+        "* a reserved field",
+        "*",
+        "RFC 5802 requires a failure for an extension that the server does not know",
+    ),
+    Difference(
+        "scram final messages",
+        "* an extension",
+        "*",
+        "the proof must cover the extensions (RFC 5802); Kafka leaves them out",
+    ),
+    Difference(
+        "scram final messages",
+        "* a short proof",
+        "outcome",
+        "Kafka fails with an internal error and closes the connection",
+        kafka="the connection was closed",
+    ),
+    Difference(
+        "scram final messages",
+        "* another binding",
+        "*",
+        "Kafka does not check the channel binding",
+    ),
+    Difference(
+        "sessions that end",
+        "* again with an unknown mechanism: handshake",
+        "outcome",
+        "Kafka closes the connection without a response",
+        kafka="the connection was closed",
+        penstock="33 unsupported_sasl_mechanism",
+    ),
+    Difference(
+        "scram credentials that are refused",
+        "* two mechanisms of a user",
+        "*",
+        "Kafka rejects changes of two mechanisms of a user in one request; KIP-554 allows them",
+    ),
+    *(
+        Difference(
+            "scram credentials that are refused", f"* {what}", "*", "Kafka stores an empty salt; Penstock rejects it"
+        )
+        for what in ("no salt", "no password")
+    ),
+    Difference(
+        "tls client certificates",
+        "*",
+        "outcome",
+        "both refuse; OpenSSL's alert is more specific than Java's",
+        kafka="refused: *",
+        penstock="refused: *",
+    ),
+    Difference(
+        "what is not tls",
+        "*",
+        "outcome",
+        "both refuse; OpenSSL and Java send different alerts, and Penstock closes on a first byte that is not TLS",
+        kafka="[!s]*",
+        penstock="[!so]*",
     ),
     # --- Where Kafka answers with an unknown error, or not at all
     Difference(

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from tests.differential.compare import Mismatch, compare, report
 from tests.differential.differences import unexplained
-from tests.differential.scenario import Scenario
+from tests.differential.scenario import Scenario, listener_of
 from tests.differential.session import Session, Step
+from tests.support.security import Certificates
 
 BROKER_PROPERTIES = {
     "log.retention.check.interval.ms": "3600000",
@@ -17,6 +18,9 @@ BROKER_PROPERTIES = {
     "group.max.size": "4",
     "group.consumer.max.size": "4",
     "group.consumer.assignment.interval.ms": "0",
+    "group.share.assignment.interval.ms": "0",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
 }
 """Settings of both brokers: the records have fixed old timestamps and must be retained during the comparison; groups
 form without delay, and have few members."""
@@ -38,10 +42,21 @@ class Verdict:
         return f"{head}\n{report(self.faults)}" if self.faults else head
 
 
-def transcript(name: str, scenario: Scenario, bootstrap: str) -> list[Step]:
+@dataclass(frozen=True, slots=True)
+class Peers:
+    """Both brokers: each a function that returns the address of a listener."""
+
+    kafka: Callable[[str], str]
+    penstock: Callable[[str], str]
+    certificates: Certificates
+
+
+def transcript(
+    name: str, scenario: Scenario, addresses: Callable[[str], str], certificates: Certificates
+) -> list[Step]:
     """Run a scenario against one broker. If it cannot continue, that is its last step."""
-    host, _, port = bootstrap.rpartition(":")
-    session = Session(name, host, int(port))
+    host, _, port = addresses(listener_of(scenario)).rpartition(":")
+    session = Session(name, host, int(port), addresses=addresses, certificates=certificates)
     try:
         scenario(session)
     except Exception as error:
@@ -51,21 +66,21 @@ def transcript(name: str, scenario: Scenario, bootstrap: str) -> list[Step]:
     return session.steps
 
 
-def judge(name: str, scenario: Scenario, *, kafka: str, penstock: str) -> Verdict:
+def judge(name: str, scenario: Scenario, peers: Peers) -> Verdict:
     """Run a scenario against both brokers and compare."""
-    left = transcript(name, scenario, kafka)
-    right = transcript(name, scenario, penstock)
+    left = transcript(name, scenario, peers.kafka, peers.certificates)
+    right = transcript(name, scenario, peers.penstock, peers.certificates)
     mismatches = compare(name, left, right)
     faults = unexplained(mismatches)
     return Verdict(name, left, faults, len(mismatches) - len(faults))
 
 
 def judge_all(
-    scenarios: Iterable[tuple[str, Scenario]], *, kafka: str, penstock: str, on_verdict: Callable[[Verdict], None]
+    scenarios: Iterable[tuple[str, Scenario]], peers: Peers, *, on_verdict: Callable[[Verdict], None]
 ) -> list[Verdict]:
     verdicts = []
     for name, scenario in scenarios:
-        verdict = judge(name, scenario, kafka=kafka, penstock=penstock)
+        verdict = judge(name, scenario, peers)
         on_verdict(verdict)
         verdicts.append(verdict)
     return verdicts

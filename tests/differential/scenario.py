@@ -9,7 +9,9 @@ from collections.abc import Callable
 from tests.differential.session import Session
 
 Scenario = Callable[[Session], None]
+PLAINTEXT = "PLAINTEXT"
 _SCENARIOS: dict[str, Scenario] = {}
+_LISTENERS: dict[Scenario, str] = {}
 
 
 def scenario(function: Scenario) -> Scenario:
@@ -18,6 +20,20 @@ def scenario(function: Scenario) -> Scenario:
     assert name not in _SCENARIOS, f"there are two scenarios called {name!r}"
     _SCENARIOS[name] = function
     return function
+
+
+def on_listener(name: str) -> Callable[[Scenario], Scenario]:
+    """Run a scenario on another listener than the plain one (secured.py lists them)."""
+
+    def mark(function: Scenario) -> Scenario:
+        _LISTENERS[function] = name
+        return function
+
+    return mark
+
+
+def listener_of(function: Scenario) -> str:
+    return _LISTENERS.get(function, PLAINTEXT)
 
 
 def all_scenarios() -> dict[str, Scenario]:

@@ -11,6 +11,7 @@ from typing import Any
 from kio.schema.index import api_key_map
 
 from tests.differential.entities import framed, read_response, request_frame
+from tests.support.security import Certificates
 
 CLOSED = "the connection was closed"
 SILENT = "no answer"
@@ -55,6 +56,10 @@ class Session:
     host: str
     port: int
     steps: list[Step] = field(default_factory=list)
+    addresses: Callable[[str], str] | None = None
+    """Returns the address of a listener."""
+    certificates: Certificates | None = None
+    """The authority that both brokers trust."""
     _connection: socket.socket | None = None
 
     def call(self, api: str, version: int, /, label: str = "", **values: Any) -> Answer:
@@ -67,6 +72,12 @@ class Session:
         """Send a request without recording the response."""
         frame = self.exchange(request_frame(api, version, values))
         return frame if isinstance(frame, str) else read_response(api, version, frame)
+
+    def on(self, listener: str) -> Session:
+        """Return a session with another listener of the same broker. Its steps are recorded with this session's."""
+        assert self.addresses is not None, "the broker has one listener only"
+        host, _, port = self.addresses(listener).rpartition(":")
+        return Session(self.scenario, host, int(port), self.steps, self.addresses, self.certificates)
 
     def begin(self, api: str, version: int, /, label: str = "", **values: Any) -> Pending:
         """Send a request whose response waits for others, such as JoinGroup."""

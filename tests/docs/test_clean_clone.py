@@ -19,12 +19,10 @@ import pytest
 
 from tests.docs.markdown import ROOT, Block, blocks
 from tests.docs.shell import SERVERS, Shell
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.ports import free_ports
 
 SET_UP_S_MAX = 1500
-# Stopping takes four seconds on a machine with other work; the rest is for a machine with much of it.
-STOP_S_MAX = 30
 
 
 @pytest.fixture(scope="module")
@@ -84,17 +82,18 @@ class Running:
         eventually(is_there, what=f"{text!r} in the output of make run", seconds_max=SET_UP_S_MAX)
         return longest
 
-    def interrupt(self) -> float:
-        """Press Ctrl-C; return how long it took."""
-        began = time.monotonic()
+    def interrupt(self) -> bool:
+        """Press Ctrl-C; return whether the command has ended."""
         try:
             os.killpg(self._process.pid, signal.SIGINT)
-            self._process.wait(SET_UP_S_MAX)
+            self._process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            return False
         finally:
             if self._process.poll() is None:
                 os.killpg(self._process.pid, signal.SIGKILL)
                 self._process.wait()
-        return time.monotonic() - began
+        return True
 
 
 @contextmanager
@@ -103,8 +102,8 @@ def make_run(clone: Path, *words: str, port: int) -> Iterator[Running]:
     try:
         yield running
     finally:
-        took_s = running.interrupt()
-    assert took_s < STOP_S_MAX, f"Ctrl-C took {took_s:.1f} s: {running.output}"
+        has_ended = running.interrupt()
+    assert has_ended, f"Ctrl-C did not stop it: {running.output}"
 
 
 @pytest.mark.slow
@@ -136,5 +135,5 @@ def test_make_run_shows_results_resumes_and_is_never_silent(clone: Path) -> None
             silent_s = running.wait_for("window (UTC)          country   orders")
             running.wait_for("the pipeline runs")
             assert expected in running.output
-        # Five seconds on a machine that has time for it.
-        assert silent_s < 15, running.output
+        # It prints something every five seconds; without that, the set-up would be silent for minutes.
+        assert silent_s < PATIENCE_S, running.output

@@ -1,6 +1,7 @@
-"""Small requests that cause much work: they must not delay others. Limits are generous, as machines are busy.
+"""Small requests that cause much work: they must not delay others.
 
-Before such work was done in slices, each of these blocked the event loop for seconds.
+Before such work was done in slices, each of these blocked the event loop until it was answered. On a busy machine
+everything takes longer, so the limits are fractions of the time until the answer.
 """
 
 from __future__ import annotations
@@ -113,15 +114,17 @@ class World:
     def attack(self, api: str, attack: Callable[[Client], None]) -> None:
         innocent = Innocent(self.broker.port)
         innocent.start()
+        began = time.monotonic()
         try:
             with Client(self.broker.port) as client:
                 attack(client)
         finally:
+            took_s = time.monotonic() - began
             innocent.over.set()
             innocent.join(60)
         assert innocent.count > 0
-        assert innocent.longest < WAIT_S_MAX
-        assert self.held_ms(api) < HELD_MS_MAX
+        assert innocent.longest < max(WAIT_S_MAX, took_s / 2)
+        assert self.held_ms(api) < max(HELD_MS_MAX, took_s * 1000 / 4)
         assert memory_mb(self.broker) < 300
         assert faults(self.broker) == []
 

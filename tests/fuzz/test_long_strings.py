@@ -22,14 +22,15 @@ PLACEHOLDER = "c" * LONGEST
 @pytest.mark.parametrize(
     ("client_id", "text"),
     [
-        (b"c" * LONGEST, "x" * LONGEST),
+        pytest.param(b"c" * LONGEST, "x" * LONGEST, id="longest names", marks=pytest.mark.slow),
         # Bytes that are not UTF-8 take three times the space after they are replaced.
-        (b"\xff" * LONGEST, "x" * LONGEST),
-        (b"c" * LONGEST, TOPIC),
+        pytest.param(b"\xff" * LONGEST, "x" * LONGEST, id="client id that is not UTF-8"),
+        pytest.param(b"c" * LONGEST, TOPIC, id="longest client id", marks=pytest.mark.slow),
         # A third of the characters, as many bytes.
-        (b"fuzz", "\N{EURO SIGN}" * (LONGEST // 3)),
+        pytest.param(
+            b"fuzz", "\N{EURO SIGN}" * (LONGEST // 3), id="longest names of few characters", marks=pytest.mark.slow
+        ),
     ],
-    ids=["longest names", "client id that is not UTF-8", "longest client id", "longest names of few characters"],
 )
 def test_names_of_the_longest_size_never_break_the_broker(tmp_path: Path, client_id: bytes, text: str) -> None:
     with BrokerProcess({"auto.create.topics.enable": "false"}, data=tmp_path / "data") as broker:

@@ -143,6 +143,7 @@ def fail_over(bench: Bench, group: str, how: str) -> None:
     bench.healed()
 
 
+@pytest.mark.slow
 def test_groups_of_both_protocols_continue_while_their_coordinators_move(bench: Bench) -> None:
     bootstrap = bench.cluster.bootstrap
     writer = Writer(bootstrap)

@@ -32,10 +32,10 @@ async def test_the_loss_of_a_broker_is_visible_in_metrics(tmp_path: Path) -> Non
         await cluster.until_active()
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
         made = admin.create_topics([NewTopic("orders", 6, 3)])["orders"]
-        await asyncio.to_thread(made.result, 10)
+        await asyncio.to_thread(made.result, 60)
         await cluster.until_agreed()
         assert over(cluster, CONTROLLER) == 1
-        assert over(cluster, LEADERS) == 6
+        await eventually_here(lambda: over(cluster, LEADERS) == 6)
         assert over(cluster, UNDER_REPLICATED) == over(cluster, OFFLINE) == 0
         active = await cluster.until_active()
         victim = next(member for member in cluster.running if member is not active)

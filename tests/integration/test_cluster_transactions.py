@@ -34,7 +34,13 @@ class Bench:
 
     def __init__(self, cluster: PenstockCluster) -> None:
         self.cluster = cluster
-        self.admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+        # librdkafka asks a paused node for metadata repeatedly until this timeout closes the connection to it.
+        settings: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": cluster.bootstrap,
+            "socket.timeout.ms": 2_000,
+            "log_level": 0,
+        }
+        self.admin = AdminClient(settings)
         replicas = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
         self.admin.create_topics([NewTopic(TOPIC, 3, replica_assignment=replicas)])[TOPIC].result(PATIENCE_S)
 
@@ -71,7 +77,7 @@ class Bench:
         ends = []
         for kind in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED):
             # The client waits for a killed leader, even if there is a new one.
-            answers = self.admin.list_offsets(asked, isolation_level=kind, request_timeout=2)
+            answers = self.admin.list_offsets(asked, isolation_level=kind, request_timeout=10)
             try:
                 ends.append([each.result(60).offset for each in answers.values()])
             except KafkaException:

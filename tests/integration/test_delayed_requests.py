@@ -267,7 +267,7 @@ def steps(client: Client, random: Random, number: int) -> Iterator[None]:
     yield
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_with_version_two_no_late_request_affects_a_later_transaction(broker: Broker, seed: int) -> None:
     random = Random(seed)
     client = Client(broker, f"version-two-{seed}", VERSION_TWO)
@@ -287,7 +287,7 @@ def test_with_version_two_no_late_request_affects_a_later_transaction(broker: Br
 
 
 @pytest.mark.parametrize("protocol", [OLD, OLDER], ids=["old", "older"])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_no_request_of_a_replaced_producer_takes_effect(broker: Broker, seed: int, protocol: Protocol) -> None:
     """Check it with the old protocol too: a new producer has another epoch."""
     random = Random(seed)
@@ -303,7 +303,7 @@ def test_no_request_of_a_replaced_producer_takes_effect(broker: Broker, seed: in
 
 
 @pytest.mark.parametrize("protocol", [OLD, OLDER], ids=["old", "older"])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_with_the_old_protocol_late_writes_and_commits_are_rejected(
     broker: Broker, seed: int, protocol: Protocol
 ) -> None:

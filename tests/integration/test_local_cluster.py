@@ -50,7 +50,11 @@ def await_silence(*ports: int) -> None:
     eventually(lambda: not any(map(answers, ports)), what="the end of all nodes")
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGKILL, signal.SIGTERM], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(signal.SIGHUP, marks=pytest.mark.slow), signal.SIGKILL, signal.SIGTERM],
+    ids=lambda each: each.name,
+)
 def test_the_nodes_end_with_the_process_that_runs_them(number: signal.Signals, tmp_path: Path, start: Start) -> None:
     ports = adjacent_ports(2)
     process = start("cluster", "start", "--nodes", "2", "--port", str(ports[0]), folder=tmp_path)

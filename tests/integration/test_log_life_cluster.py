@@ -153,6 +153,7 @@ def test_deleted_records_and_their_files_are_removed_from_every_replica_permanen
     assert [offset for offset, _, _ in topic.read()] == list(range(5000, 6000))
 
 
+@pytest.mark.slow
 def test_followers_compact_independently_and_agree(cluster: PenstockCluster) -> None:
     topic = Topic(cluster, "table", cleanup_policy="compact", min_cleanable_dirty_ratio="0.01")
     topic.write(12_000)

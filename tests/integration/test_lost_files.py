@@ -56,7 +56,7 @@ LOSSES: dict[str, Callable[[PenstockCluster, int, Topic], None]] = {
 }
 
 
-@pytest.mark.parametrize("end", [stop, kill], ids=lambda each: each.__name__)
+@pytest.mark.parametrize("end", [kill, pytest.param(stop, marks=pytest.mark.slow)], ids=lambda each: each.__name__)
 def test_leaders_that_have_lost_files_do_not_lead_and_are_refilled(
     cluster: PenstockCluster, end: Callable[[PenstockCluster], None]
 ) -> None:

@@ -5,13 +5,14 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, ShareConsumer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.metrics.declared import DECLARED
 from penstock.ports.real import http as real_http
 from penstock.testing import Broker
 from tests.support.command import penstock_process
+from tests.support.eventually import eventually
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +54,12 @@ def test_client_activity_is_visible(broker: Broker) -> None:
     assert len(reader.consume(10, timeout=60)) == 10
     reader.commit(offsets=[TopicPartition("orders", 0, 4)], asynchronous=False)
     reader.close()
+    sharer = ShareConsumer({"bootstrap.servers": broker.bootstrap, "group.id": "sharers"})
+    sharer.subscribe(["orders"])
+    in_flight = ("kafka_server_sharepartitionmetrics_inflightmessagecount", ("sharers", "orders", "0"))
+    eventually(lambda: (sharer.poll(0.2), in_flight in scrape(broker))[1])
     found = scrape(broker)
+    sharer.close()
     assert found["kafka_server_brokertopicmetrics_messagesin_total", ("orders",)] == 10
     assert found["kafka_server_brokertopicmetrics_bytesin_total", ("orders",)] > 1000
     assert found["kafka_server_brokertopicmetrics_bytesout_total", ("orders",)] > 1000

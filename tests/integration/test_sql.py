@@ -87,7 +87,7 @@ def test_tables_can_be_empty(bootstrap: str, table: str) -> None:
         ("DELETE FROM Topic", "Only SELECT"),
         ("PRAGMA journal_mode = WAL", "Only SELECT"),
         ("ATTACH '/tmp/other.db' AS other", "Only SELECT"),
-        ("SELECT * FROM Topik", "Did you mean Topic?"),
+        ("SELECT * FROM Topik", "Did you mean 'Topic'?"),
         ("SELECT nothing FROM Topic", "nothing"),
         ("SELECT 1; SELECT 2", "one statement"),
         ("WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n", "more than 0.2 s"),
@@ -178,7 +178,7 @@ def test_the_same_records_come_as_arrow_batches(bootstrap: str) -> None:
     assert (late.read_all().num_rows, late.schema.names) == (COUNT + 1 - 290, ["key"])
 
 
-@pytest.mark.parametrize("format", ["csv", "json", "arrow"])
+@pytest.mark.parametrize("format", ["arrow", *(pytest.param(each, marks=pytest.mark.slow) for each in ("csv", "json"))])
 def test_more_rows_than_memory_are_streamed(bootstrap: str, format: str) -> None:
     """Hundreds of millions of rows: the first ones arrive immediately, and memory stays constant."""
     sql = "SELECT r.value, r.timestamp, n FROM topic('orders') r, range(1000000) t(n)"

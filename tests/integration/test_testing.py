@@ -45,6 +45,15 @@ def test_a_restart_keeps_the_address_and_the_records() -> None:
         assert read(broker.bootstrap) == ["plums"]
 
 
+@pytest.mark.parametrize("kind", [Broker, BrokerProcess])
+def test_a_group_of_a_test_starts_without_delay_unless_a_setting_says_otherwise(
+    kind: type[Broker] | type[BrokerProcess], tmp_path: Path
+) -> None:
+    name = "group.initial.rebalance.delay.ms"
+    assert kind(data=tmp_path).settings[name] == "0"
+    assert kind({name: "500"}, data=tmp_path).settings[name] == "500"
+
+
 def test_a_given_directory_is_kept(tmp_path: Path) -> None:
     with Broker(data=tmp_path) as broker:
         write(broker.bootstrap, "plums")

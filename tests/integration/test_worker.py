@@ -38,7 +38,10 @@ def numbered(count: int) -> list[tuple[str | None, str]]:
 
 
 def committed(bootstrap: str, group: str) -> dict[int, int]:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    return committed_by(AdminClient({"bootstrap.servers": bootstrap}), group)
+
+
+def committed_by(admin: AdminClient, group: str) -> dict[int, int]:
     found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(WAIT_S)
     return {entry.partition: entry.offset for entry in found.topic_partitions}
 
@@ -247,6 +250,7 @@ class Process:
     """The worker process and the ledger it writes."""
 
     def __init__(self, bootstrap: str, topic: str, folder: Path, delivery: str, settings: dict[str, Any]) -> None:
+        self._bootstrap, self._topic = bootstrap, topic
         self._ledger = folder / "ledger"
         self._words = [sys.executable, str(SCRIPT), bootstrap, topic, topic, str(self._ledger), delivery]
         self._words += [f"{name}={value}" for name, value in settings.items()]
@@ -267,10 +271,15 @@ class Process:
         if self._process is not None and self._process.poll() is None:
             self.signal(signal.SIGKILL)
 
-    def finish(self) -> None:
-        """Wait until it has no more work."""
-        assert self._process is not None
-        assert self._process.wait(60) == 0, self._log.read_text()
+    def finish(self, count: int) -> None:
+        """Wait until this many records are committed, and stop it."""
+        admin = AdminClient({"bootstrap.servers": self._bootstrap})
+        eventually(lambda: sum(committed_by(admin, self._topic).values()) == count, what="a commit of everything")
+        assert self.signal(signal.SIGTERM) == 0, self._log.read_text()
+
+    def story(self) -> str:
+        """Return everything that is known of its lives."""
+        return self._ledger.read_text() + self._log.read_text()
 
     def handled(self) -> list[tuple[int, int]]:
         """Return (partition, offset) of every line, in order."""
@@ -322,7 +331,7 @@ def test_a_killed_worker_loses_nothing_and_repeats_only_uncommitted_records(
         assert all(offset >= marks.get(partition, 0) for partition, offset in process.handled()[done:])
         process.signal(signal.SIGTERM)
     process.start()
-    process.finish()
+    process.finish(RECORDS)
     everything = Counter(process.handled())
     dead = _dead(group_broker.bootstrap, topic)
     assert len(everything) == RECORDS - FAILING
@@ -343,7 +352,7 @@ def test_a_killed_at_most_once_worker_repeats_nothing(fill: Fill, make_process: 
         eventually(lambda kill=kill: len(process.handled()) > 200 * kill)  # type: ignore[misc]
         process.signal(signal.SIGKILL)
     process.start()
-    process.finish()
+    process.finish(RECORDS)
     everything = Counter(process.handled())
     assert everything.most_common(1)[0][1] == 1
     # A kill loses at most the records in flight.
@@ -357,8 +366,9 @@ def test_a_stopped_worker_exits_cleanly_and_repeats_nothing(fill: Fill, make_pro
     eventually(lambda: len(process.handled()) > 50)
     assert process.signal(signal.SIGTERM) == 0
     process.start()
-    process.finish()
-    assert Counter(process.handled()).most_common(1)[0][1] == 1
+    process.finish(500)
+    repeated = [place for place, count in Counter(process.handled()).items() if count > 1]
+    assert repeated == [], process.story()
     assert len(process.handled()) == 450
 
 

@@ -7,7 +7,7 @@ from uuid import UUID
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from penstock.wire.schema import FieldShape, shape_of
+from penstock.wire.schema import FieldShape, cached, shape_of
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -37,6 +37,7 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
+@cached
 def entities(entity: type[Any]) -> st.SearchStrategy[Any]:
     shape = shape_of(entity)
     return st.builds(entity, **{field.name: _field(field) for field in (*shape.plain, *shape.tagged)})

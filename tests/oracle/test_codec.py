@@ -30,7 +30,7 @@ VERSIONS = [
 COLD_VERSIONS = [(key, version) for key, version in VERSIONS if not APIS[key].hot and not APIS[key].hand_written]
 UPGRADES = codec._UPGRADES
 
-few = settings(max_examples=8, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=3, suppress_health_check=list(HealthCheck))
 
 
 def kio_bytes(entity: Any) -> bytes:

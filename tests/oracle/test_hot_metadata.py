@@ -11,6 +11,7 @@ from io import BytesIO
 from typing import Any, cast
 from uuid import UUID
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.index import load_response_schema
@@ -263,9 +264,20 @@ questions = st.lists(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=80)
 @given(images(), questions)
 def test_every_response_is_the_one_that_kio_writes(history: list[Image], requests: list[Any]) -> None:
+    check_responses(history, requests)
+
+
+@pytest.mark.slow
+@settings(max_examples=500)
+@given(images(), questions)
+def test_many_responses_are_those_that_kio_writes(history: list[Image], requests: list[Any]) -> None:
+    check_responses(history, requests)
+
+
+def check_responses(history: list[Image], requests: list[Any]) -> None:
     node = FakeNode({"auto.create.topics.enable": "false"})
     for image in history:
         node.quorum.image = image
@@ -298,7 +310,7 @@ def test_the_frame_around_the_topics_is_the_one_that_kio_writes(
         correlation_id,
         hot.pack_cluster(version, [(5, "h", 1, None)], None, 5),
         topic_count,
-        topic * topic_count,
+        [topic] * topic_count,
         throttle_ms=throttle_ms,
         cluster_operations=cluster_operations,
         error_code=error_code,

@@ -12,12 +12,13 @@ from penstock.wire import codec
 from penstock.wire.api import APIS, Api, ApiKey
 from penstock.wire.frame import MalformedRequest
 from penstock.wire.schema import default_entity, shape_of
+from penstock.wire.sliced import BYTES_PER_SLICE
 from penstock.wire.writer import CannotWrite
 from tests.oracle.entities import entities
 
 COLD = [api for api in APIS.values() if not api.hot]
 BY_SCHEMA = [api for api in COLD if not api.hand_written]
-FEW = settings(deadline=None, max_examples=8, suppress_health_check=list(HealthCheck))
+FEW = settings(deadline=None, max_examples=3, suppress_health_check=list(HealthCheck))
 
 
 def steps_of(job: Job[Any]) -> tuple[int, Any]:
@@ -92,3 +93,46 @@ def test_requests_that_never_have_many_elements_are_rejected_with_many() -> None
         codec.read_request(ApiKey.LIST_GROUPS, 4, body)
     with pytest.raises(MalformedRequest):
         finish(codec.reading_request(ApiKey.LIST_GROUPS, 4, body))
+
+
+def test_long_values_are_read_in_many_steps() -> None:
+    request = codec.request_class(ApiKey.DESCRIBE_GROUPS, 5)
+    body = codec.write_request(
+        ApiKey.DESCRIBE_GROUPS, 5, request(groups=("g" * 30_000,) * 150, include_authorized_operations=False)
+    )
+    steps, entity = steps_of(codec.reading_request(ApiKey.DESCRIBE_GROUPS, 5, memoryview(body)))
+    assert entity == codec.read_request(ApiKey.DESCRIBE_GROUPS, 5, body)
+    # Its bytes are copied in slices, then decoded in slices.
+    assert steps >= 2 * len(body) // BYTES_PER_SLICE - 2
+
+
+def test_long_values_are_written_in_many_steps() -> None:
+    response = codec.response_class(ApiKey.DESCRIBE_GROUPS, 6)
+    groups = shape_of(response).find("groups")
+    assert groups is not None and groups.entity is not None
+    group = replace(default_entity(groups.entity), group_id="g" * 30_000)
+    entity = replace(default_entity(response), groups=(group,) * 150)
+    steps, written = steps_of(codec.writing_response(ApiKey.DESCRIBE_GROUPS, 6, entity))
+    assert written == codec.write_response(ApiKey.DESCRIBE_GROUPS, 6, entity)
+    # Whether a slice has ended is checked every few elements.
+    assert steps >= len(written) // (2 * BYTES_PER_SLICE)
+
+
+def test_bytes_of_a_large_request_are_read_as_bytes() -> None:
+    request = codec.request_class(ApiKey.SYNC_GROUP, 5)
+    assignments = shape_of(request).find("assignments")
+    assert assignments is not None and assignments.entity is not None
+    assignment = replace(default_entity(assignments.entity), assignment=bytes(range(256)) * 8_000)
+    body = codec.write_request(ApiKey.SYNC_GROUP, 5, replace(default_entity(request), assignments=(assignment,)))
+    read = finish(codec.reading_request(ApiKey.SYNC_GROUP, 5, memoryview(bytearray(body))))
+    assert read == codec.read_request(ApiKey.SYNC_GROUP, 5, body)
+    assert type(read.assignments[0].assignment) is bytes
+
+
+@pytest.mark.parametrize("api_key", codec.REQUEST_SIZES_MAX)
+def test_requests_for_more_than_a_group_can_store_are_rejected(api_key: int) -> None:
+    body = bytes(codec.REQUEST_SIZES_MAX[api_key] + 1)
+    with pytest.raises(MalformedRequest, match="too large"):
+        codec.read_request(api_key, 5, body)
+    with pytest.raises(MalformedRequest, match="too large"):
+        finish(codec.reading_request(api_key, 5, body))

@@ -7,14 +7,16 @@ import struct
 from pathlib import Path
 
 import pytest
+from kio.serial import entity_reader
 
 from penstock.config.settings import BrokerSettings
 from penstock.model.errors import InvalidConfig, StartupError
 from penstock.security.jaas import parse_jaas
 from penstock.security.scram import ScramClient
 from penstock.testing import Broker
+from penstock.wire import codec
 from penstock.wire.api import APIS, ApiKey
-from penstock.wire.frame import request_head
+from penstock.wire.frame import parse_response_header, request_head
 from tests.security.wire import RawClient
 
 ROOT = Path(__file__).parents[2]
@@ -48,20 +50,14 @@ def test_cve_2018_1288_a_client_cannot_fetch_as_a_replica(secured: Broker) -> No
 
 
 _SECRET = (
-    "password",
-    "proof",
-    "stored",
-    "server_key",
-    "client_key",
-    "signature",
-    "digest",
-    "hmac",
-    "expected",
-    "token",
-)
+    "client_key", "credential", "digest", "hmac", "jaas", "nonce", "password", "pem", "private", "proof", "salted",
+    "secret", "server_key", "signature", "stored_key", "token",
+)  # fmt: skip
+"""Parts of names of values that an attacker may try to guess byte by byte."""
+_SOURCES = [*(ROOT / "src" / "penstock").rglob("*.py"), *(ROOT / "client" / "src").rglob("*.py")]
 
 
-def _words(node: ast.expr) -> str:
+def _names(node: ast.expr) -> str:
     return " ".join(
         each.id if isinstance(each, ast.Name) else each.attr
         for each in ast.walk(node)
@@ -69,23 +65,41 @@ def _words(node: ast.expr) -> str:
     ).lower()
 
 
+def _is_harmless(side: ast.expr) -> bool:
+    """A constant of the source is no secret, and a length is not its content."""
+    is_length = isinstance(side, ast.Call) and isinstance(side.func, ast.Name) and side.func.id == "len"
+    return is_length or isinstance(side, ast.Constant)
+
+
+def compared_secrets(source: str) -> list[str]:
+    """Return the comparisons of secrets whose time depends on where they differ."""
+    return [
+        f"line {node.lineno}: {ast.unparse(node)}"
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Compare)
+        and any(isinstance(each, ast.Eq | ast.NotEq) for each in node.ops)
+        and not any(map(_is_harmless, (node.left, *node.comparators)))
+        and any(word in _names(node) for word in _SECRET)
+    ]
+
+
 @pytest.mark.parametrize(
-    "path",
-    [
-        ROOT / "src/penstock/security/plain.py",
-        ROOT / "src/penstock/security/scram.py",
-        ROOT / "client/src/penstock_client/protocol/sasl.py",
-    ],
-    ids=lambda path: path.parent.name + "-" + path.stem,
+    "bad",
+    ["if password == given: pass", "ok = self.stored_key != found", "x = token_of(user) == sent", "a.pem == b.pem"],
 )
-def test_cve_2021_38153_secrets_are_compared_in_constant_time(path: Path) -> None:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Compare) and any(isinstance(each, ast.Eq | ast.NotEq) for each in node.ops):
-            sides = [node.left, *node.comparators]
-            if any(isinstance(side, ast.Call) and _words(side).startswith("len") for side in sides):
-                continue
-            named = " ".join(map(_words, sides))
-            assert not any(word in named for word in _SECRET), f"{path.name}:{node.lineno} compares a secret with =="
+def test_the_lint_finds_a_comparison_of_secrets(bad: str) -> None:
+    assert compared_secrets(bad)
+
+
+@pytest.mark.parametrize("good", ["len(password) == len(given)", "token == ';'", "compare_digest(password, given)"])
+def test_the_lint_accepts_what_reveals_nothing(good: str) -> None:
+    assert not compared_secrets(good)
+
+
+def test_cve_2021_38153_secrets_are_compared_in_constant_time() -> None:
+    assert len(_SOURCES) > 500, "the sources were found"
+    found = {str(path.relative_to(ROOT)): compared_secrets(path.read_text()) for path in _SOURCES}
+    assert {path: lines for path, lines in found.items() if lines} == {}
 
 
 @pytest.mark.parametrize("size", [524_289, 100 * 1024 * 1024, 2**31 - 1])
@@ -152,3 +166,22 @@ def test_every_request_before_authentication_is_refused(secured: Broker) -> None
         with RawClient(secured.port) as client:
             client.send(request_head(api_key, api.max_version, 1, "test", 0))
             assert client.is_closed(), api.name
+
+
+@pytest.mark.parametrize("api_key", APIS)
+def test_other_requests_during_authentication_are_refused(secured: Broker, api_key: int) -> None:
+    """They get ILLEGAL_SASL_STATE in their own format, or no response if errors belong to the items of the request."""
+    if api_key == ApiKey.SASL_AUTHENTICATE:
+        return
+    version = APIS[api_key].max_version
+    with RawClient(secured.port) as client:
+        client.handshake("PLAIN")
+        client.send(request_head(api_key, version, 1, "test", 3) + b"\xff\xff\xff")
+        frame = client.frame()
+        if frame is not None:
+            _, position = parse_response_header(api_key, version, memoryview(frame))
+            layout = codec.response_class(api_key, version)
+            answer, _ = entity_reader(layout)(frame[position:], 0)
+            assert int(answer.error_code) == 34
+            assert client.frame() is None
+        assert (frame is None) is (codec.write_error(api_key, version, 34, "") is None)

@@ -10,11 +10,12 @@ from penstock_sim.ablations import BUGS, planted
 from penstock_sim.campaign import report
 from penstock_sim.world import run_seed
 
-SLICE = range(1, 36)
-DIGESTS = "from penstock_sim.world import run_seed; print([run_seed(seed).digest for seed in (2, 7, 27)])"
+FEW = range(1, 21)
+MORE = range(21, 81)
+DIGESTS = "from penstock_sim.world import run_seed; print([run_seed(seed).digest for seed in (2, 7)])"
 
 
-@pytest.mark.parametrize("seed", SLICE)
+@pytest.mark.parametrize("seed", [*FEW, *(pytest.param(seed, marks=pytest.mark.slow) for seed in MORE)])
 def test_no_seed_of_the_range_violates_an_invariant(seed: int) -> None:
     result = run_seed(seed)
     assert not result.violations, report(result)
@@ -29,7 +30,7 @@ def test_a_seed_does_not_depend_on_hash_randomization() -> None:
             text=True,
             check=True,
         ).stdout
-        for seed in ("0", "1", "4242")
+        for seed in ("0", "4242")
     }
     assert len(traces) == 1
 

@@ -32,10 +32,10 @@ class ApacheKafka:
         *,
         quick: bool = True,
         properties: Mapping[str, str] | None = None,
-        listeners: Sequence[str] = (),
+        listeners: Sequence[str] | Mapping[str, str] = (),
         data: Path | None = None,
     ) -> None:
-        """`listeners` are security protocols; each gets a listener besides the plain one. See `address`.
+        """`listeners` are security protocols, or names with their security protocols. See `address`.
 
         `data` is a directory that another program has formatted.
         """
@@ -46,6 +46,7 @@ class ApacheKafka:
         self._classpath = f"{kafka_jars()}/*"
         self._process: subprocess.Popen[bytes] | None = None
         self._more = dict(zip(listeners, free_ports(len(listeners)), strict=True))
+        self._protocols = dict(listeners) if isinstance(listeners, Mapping) else {name: name for name in listeners}
         settings = self._settings(controller_port) | dict(properties or {})
         self._properties = self._folder / "server.properties"
         self._properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
@@ -56,9 +57,9 @@ class ApacheKafka:
     def bootstrap(self) -> str:
         return f"{HOST}:{self._port}"
 
-    def address(self, protocol: str) -> str:
-        """Return the address of the listener with this security protocol."""
-        return f"{HOST}:{self._more[protocol]}"
+    def address(self, listener: str) -> str:
+        """Return the address of a listener."""
+        return self.bootstrap if listener == "PLAINTEXT" else f"{HOST}:{self._more[listener]}"
 
     @property
     def data(self) -> Path:
@@ -130,13 +131,13 @@ class ApacheKafka:
 
     def _settings(self, controller_port: int) -> dict[str, str]:
         open_to_clients = [f"{name}://{HOST}:{port}" for name, port in {"PLAINTEXT": self._port, **self._more}.items()]
-        names = ["PLAINTEXT", *self._more]
+        protocols = {"PLAINTEXT": "PLAINTEXT", **self._protocols, "CONTROLLER": "PLAINTEXT"}
         return {
             "process.roles": "broker,controller",
             "node.id": "1",
             "listeners": ",".join([*open_to_clients, f"CONTROLLER://{HOST}:{controller_port}"]),
             "advertised.listeners": ",".join(open_to_clients),
-            "listener.security.protocol.map": ",".join([*(f"{name}:{name}" for name in names), "CONTROLLER:PLAINTEXT"]),
+            "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.bootstrap.servers": f"{HOST}:{controller_port}",
             "log.dirs": str(self.data),

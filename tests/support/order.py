@@ -2,7 +2,8 @@
 
 The order depends on a seed that is printed at the start; `--seed N` repeats it, together with the examples of
 Hypothesis. Modules are shuffled, and the tests within each of them: the tests of a module may share a cluster. Modules
-that start processes come first because they take longest, so that all workers finish together.
+that start processes come first because they take longest, so that all workers finish together. Those that share a Java
+process go to one worker, before all others.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
+# Their tests share a Java process, which takes long to start.
+_TOGETHER = "tests/compat/java"
 # Their modules are short, and their tests share nothing.
 _LAST = ("unit", "oracle", "sim")
 # Their tests are long and independent.
@@ -57,7 +60,7 @@ def shuffled(items: list[pytest.Item], random: Random) -> list[pytest.Item]:
         modules.setdefault(module_of(item.nodeid), []).append(item)
     order = list(modules)
     random.shuffle(order)
-    order.sort(key=lambda module: part_of(module) in _LAST)
+    order.sort(key=lambda module: (not module.startswith(_TOGETHER), part_of(module) in _LAST))
     for module in order:
         random.shuffle(modules[module])
     return [item for module in order for item in modules[module]]
@@ -77,6 +80,8 @@ class ByModule(LoadScopeScheduling):  # type: ignore[misc]
     """A scheduler that keeps the tests of a module in one worker, because they may share fixtures."""
 
     def _split_scope(self, nodeid: str) -> str:
+        if nodeid.startswith(_TOGETHER):
+            return _TOGETHER
         return nodeid if nodeid.startswith(_SPLIT) else module_of(nodeid)
 
 

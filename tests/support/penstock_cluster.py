@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
+from penstock.testing.defaults import DEFAULTS
 from tests.support.ports import HOST, free_ports
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
@@ -38,7 +39,7 @@ class PenstockCluster:
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-cluster-"))
         self.ids = tuple(range(1, count + 1))
         self._ports = dict(zip(self.ids, free_ports(count), strict=True))
-        self._properties = {"broker.session.timeout.ms": "9000", **(properties or {})}
+        self._properties = {**DEFAULTS, "broker.session.timeout.ms": "9000", **(properties or {})}
         self._racks = dict(zip(self.ids, racks, strict=False))
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._log_begins: dict[int, int] = {}

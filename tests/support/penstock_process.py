@@ -26,18 +26,31 @@ class PenstockProcess:
         properties: Mapping[str, str] | None = None,
         data: Path | None = None,
         environment: Mapping[str, str] | None = None,
+        listeners: Mapping[str, str] | None = None,
     ) -> None:
-        """`environment` extends the inherited environment."""
+        """`environment` extends the inherited environment; `listeners` are names with their security protocols."""
         self._environment = dict(environment or {})
         self._folder = Path(tempfile.mkdtemp(prefix="penstock-"))
         self._data = data or self._folder / "data"
         self._properties = dict(properties or {})
         (self._port,) = free_ports(1)
+        self._more = dict(zip(listeners or (), free_ports(len(listeners or ())), strict=True))
+        if listeners:
+            self._properties["listeners"] = ",".join(
+                f"{name}://{HOST}:{port}" for name, port in {"PLAINTEXT": self._port, **self._more}.items()
+            )
+            self._properties["listener.security.protocol.map"] = ",".join(
+                f"{name}:{protocol}" for name, protocol in {"PLAINTEXT": "PLAINTEXT", **listeners}.items()
+            )
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def bootstrap(self) -> str:
         return f"{HOST}:{self._port}"
+
+    def address(self, listener: str) -> str:
+        """Return the address of a listener."""
+        return self.bootstrap if listener == "PLAINTEXT" else f"{HOST}:{self._more[listener]}"
 
     @property
     def data(self) -> Path:
@@ -56,11 +69,12 @@ class PenstockProcess:
     def start(self) -> float:
         """Start the process; return the seconds until its first response."""
         settings = [word for key, value in self._properties.items() for word in ("--set", f"{key}={value}")]
+        where = [] if "listeners" in self._properties else ["--host", HOST, "--port", str(self._port)]
         started = time.monotonic()
         with (self._folder / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "penstock.cli.main", "start", "--data", str(self._data),
-                 "--host", HOST, "--port", str(self._port), "--log-level", "warning", *settings],
+                [sys.executable, "-m", "penstock.cli.main", "start", "--data", str(self._data), *where,
+                 "--log-level", "warning", *settings],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=os.environ | self._environment,
             )  # fmt: skip
         try:

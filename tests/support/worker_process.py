@@ -36,7 +36,7 @@ def main(bootstrap: str, topic: str, group: str, ledger: str, delivery: str, *se
         commit_every_s=0.05,
         consumer=dict(pair.split("=", 1) for pair in settings),
     )
-    worker.run(idle_stop_s=3)
+    worker.run()
 
 
 if __name__ == "__main__":

@@ -6,14 +6,14 @@ one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
 from penstock_client.errors import PenstockClientError, nearest
 from penstock_client.protocol.cluster import Cluster
-from penstock_client.protocol.cluster_cache import cached_cluster
+from penstock_client.protocol.cluster_cache import cached_cluster, close_idle_cluster
 
 CLIENT_SETTINGS: Final = (
     "bootstrap.servers", "security.protocol", "sasl.mechanism", "sasl.jaas.config", "sasl.username", "sasl.password",
@@ -48,7 +48,15 @@ class ConnectionOptions:
 
     def cached_cluster(self) -> AbstractContextManager[Cluster]:
         """Return a cluster whose connections stay open for the next user in this process."""
-        return cached_cluster((self.bootstrap, *sorted(self.settings.items()), self.deadline_s), self.cluster)
+        return cached_cluster(self._key, self.cluster)
+
+    def close_idle(self) -> None:
+        """Close the connections that stay open for the next user."""
+        close_idle_cluster(self._key)
+
+    @property
+    def _key(self) -> Hashable:
+        return (self.bootstrap, *sorted(self.settings.items()), self.deadline_s)
 
 
 def connection_options(settings: Mapping[str, str], *, deadline_s: float = 60.0, prefix: str = "") -> ConnectionOptions:

@@ -40,6 +40,11 @@ def to_librdkafka(properties: Mapping[str, str]) -> dict[str, str]:
     """Translate Java's names to librdkafka's. librdkafka's own names pass through."""
     found = {name: value for name, value in properties.items() if name not in _JAVA_ONLY}
     login = found.pop("sasl.jaas.config", None)
+    if login is not None and _is_token({"sasl.jaas.config": login}):
+        raise ActionError(
+            "This command cannot log in with a delegation token, because librdkafka does not support them. Use a "
+            "user name and a password, or Kafka's tools."
+        )
     if login is not None and found.get("sasl.mechanism", "").upper() != "GSSAPI":
         found["sasl.username"], found["sasl.password"] = _credentials({**found, "sasl.jaas.config": login})
     authorities = found.pop("ssl.truststore.location", None)
@@ -63,6 +68,12 @@ def to_librdkafka(properties: Mapping[str, str]) -> dict[str, str]:
     if found.get("ssl.endpoint.identification.algorithm") == "":
         found["ssl.endpoint.identification.algorithm"] = "none"
     return found
+
+
+def _is_token(properties: Mapping[str, str]) -> bool:
+    from penstock_client.protocol.sasl import is_token
+
+    return is_token(properties)
 
 
 def _credentials(properties: Mapping[str, str]) -> tuple[str, str]:

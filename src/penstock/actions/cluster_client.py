@@ -8,11 +8,11 @@ import socket
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from kio.schema.api_versions.v0.request import ApiVersionsRequest
 from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
-from kio.schema.metadata.v13.request import MetadataRequest
+from kio.schema.metadata.v13.request import MetadataRequest, MetadataRequestTopic
 from kio.static.primitive import i8
 
 from penstock.actions.connection import (
@@ -83,10 +83,11 @@ class BrokerConnection:
 
 
 class ClusterClient:
-    """All brokers of a cluster, and its metadata as of the first use."""
+    """All brokers of a cluster, and its metadata as of the first use: of all topics, or of the given ones."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, topics: Sequence[str] | None = None) -> None:
         self._security = connection.security
+        self._names = topics
         self._first = _connect_to_any(connection)
         self._connections: dict[int, BrokerConnection] = {}
 
@@ -99,15 +100,19 @@ class ClusterClient:
 
     @cached_property
     def metadata(self) -> Any:
-        """The Metadata response: brokers, controller, and all topics with their partitions."""
+        """The Metadata response: brokers, controller, and topics with their partitions."""
+        topics: Any = None
+        if self._names is not None:
+            topics = tuple(MetadataRequestTopic(topic_id=None, name=cast(Any, name)) for name in self._names)
         request = MetadataRequest(
-            topics=None, allow_auto_topic_creation=False, include_topic_authorized_operations=False
+            topics=topics, allow_auto_topic_creation=False, include_topic_authorized_operations=False
         )
         return self._first.send(ApiKey.METADATA, request)
 
     @cached_property
     def topics(self) -> list[Any]:
-        return sorted(self.metadata.topics, key=lambda topic: topic.name)
+        found = (topic for topic in self.metadata.topics if not (self._names and topic.error_code.value))
+        return sorted(found, key=lambda topic: topic.name)
 
     @property
     def brokers(self) -> list[int]:
@@ -144,10 +149,10 @@ class ClusterClient:
         return {leader: sorted(by_name.items()) for leader, by_name in sorted(found.items())}
 
 
-def open_cluster(connection: Connection) -> ClusterClient:
+def open_cluster(connection: Connection, topics: Sequence[str] | None = None) -> ClusterClient:
     """Connect to a cluster; an unreachable address fails faster than a request would."""
     check_reachable(connection)
-    return ClusterClient(connection)
+    return ClusterClient(connection, topics)
 
 
 def raise_for_error(error: Any, *, about: str) -> None:

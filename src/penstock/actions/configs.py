@@ -27,6 +27,8 @@ class ConfigEntry(NamedTuple):
     source: str
     is_read_only: bool
     is_sensitive: bool
+    default: str | None = None
+    """The value without what is set on the resource itself; None if it is not known."""
 
 
 def describe_config(connection: Connection, resource: Resource) -> dict[str, ConfigEntry]:
@@ -44,7 +46,12 @@ def describe_config(connection: Connection, resource: Resource) -> dict[str, Con
     admin = open_admin(connection)
     return {
         entry.name: ConfigEntry(
-            entry.name, entry.value, _source(entry.source), bool(entry.is_read_only), bool(entry.is_sensitive)
+            entry.name,
+            entry.value,
+            _source(entry.source),
+            bool(entry.is_read_only),
+            bool(entry.is_sensitive),
+            _default(entry),
         )
         for entry in wait(admin.describe_configs([kafka_resource])[kafka_resource], about=resource.name).values()
     }
@@ -73,6 +80,11 @@ def _kafka_resource(resource: Resource) -> Any:
 
     kind = ConfigResource.Type.TOPIC if resource.type is ResourceType.TOPIC else ConfigResource.Type.BROKER
     return ConfigResource(kind, resource.name)
+
+
+def _default(entry: Any) -> str | None:
+    others = [each.value for each in (entry.synonyms or {}).values() if each.source != entry.source]
+    return others[0] if others else None
 
 
 def _source(number: Any) -> str:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from penstock.actions.connection import (
     CONNECT_TIMEOUT_S,
@@ -21,6 +21,7 @@ from penstock.actions.connection import (
 )
 from penstock.actions.errors import ActionError
 from penstock.actions.librdkafka import action_error, open_admin
+from penstock.actions.security_doctor import Check, check_encryption, check_login, uses_sasl
 from penstock.model.errors import StartupError
 
 if TYPE_CHECKING:
@@ -37,23 +38,16 @@ REQUIRED_APIS = {0: "Produce", 1: "Fetch", 2: "ListOffsets", 3: "Metadata"}
 CLOCK_MIN = datetime(2024, 1, 1, tzinfo=UTC).timestamp()
 
 
-class Check(NamedTuple):
-    """The result of one check. The state is `ok`, `warning` or `wrong`."""
-
-    check: str
-    state: str
-    found: str
-    next_step: str = ""
-
-
 def check_cluster(connection: Connection) -> Iterator[Check]:
-    """Check every bootstrap address, then the brokers of the cluster if one of them speaks Kafka."""
-    speaks_kafka = False
+    """Check every bootstrap address, then the brokers of the cluster if one of them can be used."""
+    is_usable = False
     for host, port in connection.addresses:
+        results = []
         for result in check_address(host, port, connection.security):
             yield result
-            speaks_kafka = speaks_kafka or (result.check == f"protocol {host}:{port}" and result.state == "ok")
-    if speaks_kafka:
+            results.append(result)
+        is_usable = is_usable or all(result.state != "wrong" for result in results)
+    if is_usable:
         yield from check_brokers(connection)
 
 
@@ -75,7 +69,17 @@ def check_address(host: str, port: int, security: Mapping[str, str]) -> Iterator
         step = "Clients try these addresses too, which delays them. Remove them from DNS or listen on them."
         yield Check(f"port {port}", "warning", f"{', '.join(silent)} does not accept connections", step)
     yield Check(f"port {port}", "ok", f"open at {', '.join(result.found for result in reached)}")
-    yield check_protocol(host, port, security)
+    encryption = list(check_encryption(host, port, security))
+    yield from encryption
+    if any(result.state == "wrong" for result in encryption):
+        return
+    # With SASL, a broker answers the first request only after the login.
+    checks = [check_protocol, check_login]
+    for check in reversed(checks) if uses_sasl(security) else checks:
+        result = check(host, port, security)
+        yield result
+        if result.state == "wrong":
+            return
 
 
 def _check_port(address: str, port: int) -> Check:

@@ -13,6 +13,7 @@ from typing import Final
 
 from penstock.actions.certificates import SignedKey, create_authority, issue_certificate
 from penstock.actions.errors import ActionError
+from penstock.config.broker_security import STANDARD_AUTHORIZER
 from penstock.security.bootstrap import make_first_users, parse_first_users, render_first_users
 from penstock.security.scram import HASHES, SALT_SIZE
 
@@ -21,6 +22,7 @@ ADMIN: Final = "admin"
 LISTENER: Final = "SASL_SSL"
 NODE_NAME: Final = "penstock-node"
 _AUTHORITY_KEY, _AUTHORITY, _NODE, _USERS = "ca.key", "ca.pem", "node.pem", "first-users"
+_TOKEN_KEY: Final = "token.key"
 CLIENT, JAVA_CLIENT = "client.properties", "client.java.properties"
 _MECHANISM: Final = "SCRAM-SHA-512"
 
@@ -62,6 +64,7 @@ class SecureFolder:
         password = secrets.token_urlsafe(24)
         salts = [secrets.token_bytes(SALT_SIZE) for _ in HASHES]
         self._write(_USERS, render_first_users(make_first_users(ADMIN, password, salts)))
+        self._write(_TOKEN_KEY, secrets.token_urlsafe(32))
         self.write_clients(bootstrap, ADMIN, password)
 
     def renew(self, *, hosts: Sequence[str]) -> None:
@@ -103,13 +106,20 @@ class SecureFolder:
         """Return the options of a node whose listener SASL_SSL is for clients."""
         users = (self.path / _USERS).read_text().strip()
         parse_first_users(users)
+        token_key = self.path / _TOKEN_KEY
+        if not token_key.exists():
+            # An earlier version created the folder.
+            self._write(_TOKEN_KEY, secrets.token_urlsafe(32))
         return {
+            "delegation.token.secret.key": token_key.read_text().strip(),
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(self.node_file),
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(self.authority_file),
             "sasl.enabled.mechanisms": ",".join(reversed(HASHES)),
             "bootstrap.scram.credentials": users,
+            "authorizer.class.name": STANDARD_AUTHORIZER,
+            "super.users": f"User:{ADMIN}",
         }
 
     def _write_node(self, authority: SignedKey, hosts: Sequence[str], now: datetime.datetime) -> None:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from penstock.actions.doctor import Check
+from penstock.actions.security_doctor import Check
 
 PROBE_S_MAX: Final = 120.0
 _DRIVER: Final = "import pyspark; print(pyspark.__version__)"

@@ -4,8 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.actions.connection import REQUEST_TIMEOUT_S
+from penstock.actions.errors import ActionError, unknown_partition
 from penstock.actions.librdkafka import wait, wait_all
-from penstock.actions.partition_offsets import earliest_offsets, latest_offsets
+from penstock.actions.partition_offsets import earliest_offsets, latest_offsets, log_offsets
+from penstock.actions.positions import AtOffset, AtTime, Latest, Position
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -28,16 +30,18 @@ def create_topics(
     config: Mapping[str, str],
     created: Callable[[str], None],
     exists: Callable[[str], None] | None = None,
+    validate_only: bool = False,
 ) -> None:
     """Create topics; `created` is called with each name. With `exists`, an existing topic is not an error.
 
-    -1 stands for the broker's default of partitions or replication factor.
+    -1 stands for the broker's default of partitions or replication factor. With `validate_only`, the broker checks the
+    request and creates nothing.
     """
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import NewTopic
 
     topics = [NewTopic(name, partitions, replication_factor, config=dict(config)) for name in dict.fromkeys(names)]
-    futures = admin.create_topics(topics, operation_timeout=REQUEST_TIMEOUT_S)
+    futures = admin.create_topics(topics, operation_timeout=REQUEST_TIMEOUT_S, validate_only=validate_only)
     if exists is not None:
         for name, future in list(futures.items()):
             problem = future.exception(timeout=REQUEST_TIMEOUT_S * 2)
@@ -58,6 +62,54 @@ def add_partitions(admin: "AdminClient", name: str, total: int) -> None:
     from confluent_kafka.admin import NewPartitions
 
     wait_all(admin.create_partitions([NewPartitions(name, total)], operation_timeout=REQUEST_TIMEOUT_S))
+
+
+class RecordDeletion(NamedTuple):
+    """The start of one partition's log, before and after records are deleted."""
+
+    topic: str
+    partition: int
+    before: int
+    after: int
+
+
+def plan_record_deletion(
+    admin: "AdminClient", name: str, partitions: Sequence[int] | None, position: Position
+) -> list[RecordDeletion]:
+    """Return the partitions that have records before a position."""
+    (topic,) = describe_topics(admin, [name])
+    known = {row["partition"]: row for row in topic.partitions}
+    for index in partitions or ():
+        if index not in known:
+            raise unknown_partition(name, index, len(known))
+    chosen = [(name, index) for index in (partitions or sorted(known)) if known[index]["earliest"] is not None]
+    match position:
+        case AtOffset(offset):
+            targets = dict.fromkeys(chosen, offset)
+        case Latest():
+            targets = {place: known[place[1]]["latest"] for place in chosen}
+        case AtTime(timestamp_ms):
+            from confluent_kafka.admin import OffsetSpec
+
+            found = log_offsets(admin, chosen, OffsetSpec.for_timestamp(timestamp_ms))
+            targets = {place: known[place[1]]["latest"] if at is None else at for place, at in found.items()}
+        case _:
+            raise ActionError("Cannot delete records before this position: use an offset, latest, an age or a time.")
+    deletions = []
+    for (_, index), target in sorted(targets.items()):
+        earliest, latest = known[index]["earliest"], known[index]["latest"]
+        if target > earliest:
+            deletions.append(RecordDeletion(name, index, earliest, min(target, latest)))
+    return deletions
+
+
+def delete_records(admin: "AdminClient", offsets: Mapping[tuple[str, int], int]) -> None:
+    """Delete the records of partitions before these offsets."""
+    from confluent_kafka import TopicPartition
+
+    wanted = [TopicPartition(*partition, offset) for partition, offset in offsets.items()]
+    futures = admin.delete_records(wanted, request_timeout=REQUEST_TIMEOUT_S)
+    wait_all({f"{entry.topic}-{entry.partition}": future for entry, future in futures.items()})
 
 
 def list_topics(admin: "AdminClient") -> list[Row]:

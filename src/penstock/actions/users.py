@@ -55,10 +55,9 @@ def change_password(connection: Connection, name: str, password: str) -> None:
 
 def remove_user(connection: Connection, name: str) -> None:
     user = _existing(connection, name)
-    deletions = tuple(
-        ScramCredentialDeletion(name=name, mechanism=i8(MECHANISM_IDS[mechanism])) for mechanism in user.mechanisms
-    )
-    _alter(connection, AlterUserScramCredentialsRequest(deletions=deletions, upsertions=()))
+    for mechanism in user.mechanisms:
+        deletion = ScramCredentialDeletion(name=name, mechanism=i8(MECHANISM_IDS[mechanism]))
+        _alter(connection, AlterUserScramCredentialsRequest(deletions=(deletion,), upsertions=()))
 
 
 def _existing(connection: Connection, name: str) -> User:
@@ -71,19 +70,17 @@ def _existing(connection: Connection, name: str) -> User:
 def _set_password(connection: Connection, name: str, password: str) -> None:
     if not password:
         raise ActionError("The password is empty.")
-    upsertions = []
+    # Apache Kafka rejects a request that names a user twice, so each mechanism has its own.
     for mechanism, number in MECHANISM_IDS.items():
         salt = secrets.token_bytes(SALT_SIZE)
-        upsertions.append(
-            ScramCredentialUpsertion(
-                name=name,
-                mechanism=i8(number),
-                iterations=i32(ITERATIONS_MIN),
-                salt=salt,
-                salted_password=salted_password(mechanism, password, salt, ITERATIONS_MIN),
-            )
+        upsertion = ScramCredentialUpsertion(
+            name=name,
+            mechanism=i8(number),
+            iterations=i32(ITERATIONS_MIN),
+            salt=salt,
+            salted_password=salted_password(mechanism, password, salt, ITERATIONS_MIN),
         )
-    _alter(connection, AlterUserScramCredentialsRequest(deletions=(), upsertions=tuple(upsertions)))
+        _alter(connection, AlterUserScramCredentialsRequest(deletions=(), upsertions=(upsertion,)))
 
 
 def _alter(connection: Connection, request: AlterUserScramCredentialsRequest) -> None:

@@ -20,6 +20,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from penstock.cli.console_child import ConsoleChild, choose_console_port, is_console_installed
 from penstock.cli.demo_display import DemoDisplay
 from penstock.cli.errors import CommandError
 from penstock.cli.lifetime import on_stop_signal
@@ -86,6 +87,7 @@ class Demo:
         self._orders: subprocess.Popen[str] | None = None
         self._spark: subprocess.Popen[str] | None = None
         self._set_up: subprocess.Popen[str] | None = None
+        self._console = ConsoleChild()
         self._bootstrap = ""
         self._metrics_url = ""
         self._is_resumed = False
@@ -136,6 +138,7 @@ class Demo:
         command = [sys.executable, script, "--bootstrap", self._bootstrap, "--rate", str(self._rate), "--stop-at-eof"]
         self._orders = self._process(command, self._log("generate.log"))
         say = self._display.say
+        self._start_console()
         say(f"producing about {self._rate:g} sample orders per second to the topic 'orders'")
         say("try these in another terminal:")
         at = f"--bootstrap {self._bootstrap}"
@@ -147,6 +150,16 @@ class Demo:
             self._display.line(f"    {_program()} {command_line}")
         if self._metrics_url:
             self._display.line(f"    curl {self._metrics_url}")
+
+    def _start_console(self) -> None:
+        """Start the web console, if it is installed."""
+        if not is_console_installed():
+            return
+        port = choose_console_port()
+        pipeline = f"{self._pipeline}={self._folder.absolute().as_uri()}"
+        with self._log("console.log") as log:
+            self._console.start(self._bootstrap, port, options=("--pipeline", pipeline), output=log)
+        self._display.say(f"the console is on http://127.0.0.1:{port}/")
 
     def start_spark(self, set_up: str | None) -> None:
         if self._stopping.is_set() or not self._install(set_up):
@@ -288,6 +301,7 @@ class Demo:
         for process in (self._set_up, self._orders, self._spark):
             if process is not None and process.poll() is None:
                 process.terminate()
+        self._console.stop()
         until = time.monotonic() + SPARK_STOP_S
         for process in (self._set_up, self._orders, self._spark):
             _end(process, max(0.0, until - time.monotonic()))

@@ -1,4 +1,4 @@
-"""penstock dlq: list, show and replay dead letters, which penstock.worker writes to `<topic>.dlq`.
+"""penstock dlq: list, show and replay dead letters of penstock.worker (`<topic>.dlq`) and of share groups (`dlq.*`).
 
 Showing joins no group and commits nothing. A replay sends nothing unless --execute is given.
 """
@@ -169,6 +169,8 @@ def replay(
         commit_replay_position(connection, name, sender.positions())
     sender.raise_if_failed()
     rest = f"; skipped {skipped} records that are not dead letters" if skipped else ""
+    if sender.missing:
+        rest += f"; {sender.missing} letters point to records that no longer exist"
     print(f"{sender.acknowledged} letters of {name} sent back{rest}", file=sys.stderr)
 
 

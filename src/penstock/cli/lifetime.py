@@ -6,6 +6,7 @@ closes when the parent ends, for whatever reason, SIGKILL included; the command 
 
 import contextlib
 import os
+import select
 import signal
 import threading
 from collections.abc import Callable
@@ -35,6 +36,12 @@ def on_stop_signal(stop: Callable[[], None]) -> None:
 def stop_at_end_of_input() -> None:
     """Send SIGTERM to this process when standard input is closed."""
     threading.Thread(target=_await_end_of_input, name="end of input", daemon=True).start()
+
+
+def input_has_ended() -> bool:
+    """Return whether standard input is closed, without waiting: for processes that must not have a second thread."""
+    ready, _, _ = select.select([0], [], [], 0)
+    return bool(ready) and not os.read(0, 4096)
 
 
 def _await_end_of_input() -> None:

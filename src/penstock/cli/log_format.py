@@ -20,8 +20,8 @@ class LogFormat(StrEnum):
 
 
 class TextFormatter(logging.Formatter):
-    def __init__(self) -> None:
-        super().__init__(TEXT)
+    def __init__(self, core: int | None = None) -> None:
+        super().__init__(TEXT if core is None else TEXT.replace("%(name)s", f"core {core}: %(name)s"))
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         shown = [f"{name}={value!r}" for name, value in _fields(record).items()]
@@ -30,11 +30,16 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
+    def __init__(self, core: int | None = None) -> None:
+        super().__init__()
+        self._core: dict[str, object] = {} if core is None else {"core": core}
+
     def format(self, record: logging.LogRecord) -> str:
         moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         members: dict[str, object] = {
             "time": f"{moment}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
+            **self._core,
             "logger": record.name,
             "message": record.getMessage(),
             **_fields(record),
@@ -48,5 +53,6 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
     return {name: record.__dict__[name] for name in FIELDS if name in record.__dict__}
 
 
-def formatter(style: LogFormat) -> logging.Formatter:
-    return JsonFormatter() if style is LogFormat.JSON else TextFormatter()
+def formatter(style: LogFormat, core: int | None = None) -> logging.Formatter:
+    """Return the formatter of a node; the lines of a core of a machine with several have its number."""
+    return JsonFormatter(core) if style is LogFormat.JSON else TextFormatter(core)

@@ -12,11 +12,13 @@ import typer
 from penstock import __version__
 from penstock.actions.errors import ActionError
 from penstock.cli import (
+    acl,
     bench,
     cert,
     cluster,
     config,
     connection_options,
+    console,
     consume,
     demo,
     dlq,
@@ -27,9 +29,11 @@ from penstock.cli import (
     pipeline,
     produce,
     profile,
+    queue,
     quota,
     sql,
     start,
+    token,
     topic,
     txn,
     user,
@@ -51,12 +55,15 @@ app.command("produce", epilog=produce.EXAMPLE)(produce.produce)
 app.command("consume", epilog=consume.EXAMPLE)(consume.consume)
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(group.app, name="group")
+app.add_typer(queue.app, name="queue")
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(txn.app, name="txn")
 app.add_typer(config.app, name="config")
 app.add_typer(quota.app, name="quota")
 app.add_typer(profile.app, name="profile")
 app.add_typer(user.app, name="user")
+app.add_typer(acl.app, name="acl")
+app.add_typer(token.app, name="token")
 app.add_typer(cert.app, name="cert")
 app.add_typer(log.app, name="log")
 app.add_typer(pipeline.app, name="pipeline")
@@ -66,6 +73,7 @@ app.command(
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
 )(demo.demo)
 app.command("sql", epilog=sql.EXAMPLE)(sql.sql)
+app.command("console", epilog=console.EXAMPLE)(console.console)
 app.command("bench", epilog=bench.EXAMPLE)(bench.bench)
 app.command("doctor", epilog=doctor.EXAMPLE)(doctor.doctor)
 

@@ -11,16 +11,7 @@ from penstock.actions.connection import Connection
 from penstock.cli.arguments import parse_pairs
 from penstock.cli.errors import CommandError
 from penstock.cli.output import Format, FormatOption, show
-from penstock.quotas.entity import (
-    CLIENT_ID,
-    CONNECTION_CREATION_RATE,
-    CONSUMER_BYTE_RATE,
-    CONTROLLER_MUTATION_RATE,
-    IP,
-    PRODUCER_BYTE_RATE,
-    REQUEST_PERCENTAGE,
-    USER,
-)
+from penstock.quotas.entity import CLIENT_ID, CONSUMER_BYTE_RATE, IP, PRODUCER_BYTE_RATE, QUOTA_MEANINGS, USER
 
 app = typer.Typer(
     help="List, set and remove rate limits per user, client id or IP address.",
@@ -30,14 +21,7 @@ app = typer.Typer(
 
 DEFAULT: Final = "default"
 UNITS: Final = {"kb": 1024, "mb": 1024**2, "gb": 1024**3}
-MEANINGS: Final = {
-    PRODUCER_BYTE_RATE: "produced bytes per second",
-    CONSUMER_BYTE_RATE: "fetched bytes per second",
-    REQUEST_PERCENTAGE: "percentage of a broker's request time",
-    CONTROLLER_MUTATION_RATE: "created or deleted partitions per second",
-    CONNECTION_CREATION_RATE: "new connections per second (--ip only)",
-}
-KEYS: Final = "; ".join(f"{key}: {meaning}" for key, meaning in MEANINGS.items())
+KEYS: Final = "; ".join(f"{key}: {meaning}" for key, meaning in QUOTA_MEANINGS.items())
 
 UserOption = Annotated[
     str | None,

@@ -5,19 +5,20 @@ Prints `ready HOST:PORT` once, when clients can connect. The node itself is in n
 
 import contextlib
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from penstock.actions.client_properties import read_properties_file
 from penstock.cli.arguments import SecureOption, parse_pairs
+from penstock.cli.console_child import ConsoleChild, check_console_installed, choose_console_port
 from penstock.cli.errors import CommandError
 from penstock.cli.lifetime import StopAtEofOption, stop_at_end_of_input, stop_signals
 from penstock.cli.log_format import LogFormat
 
 if TYPE_CHECKING:
-    from penstock.actions.secure_folder import SecureFolder
     from penstock.config.settings import BrokerSettings
     from penstock.ports.service_manager import ServiceManager
 
@@ -25,6 +26,24 @@ EXAMPLE = "Example: penstock start --data ./data --port 9092 --set num.partition
 DEFAULT_PORT = 9092
 DEFAULT_DATA = "./data"
 LEVELS = ("debug", "info", "warning", "error")
+
+MetricsOption = Annotated[
+    int | None,
+    typer.Option("--metrics", min=0, max=65535, help="Serve /metrics, /health and /ready on this port of 127.0.0.1."),
+]
+ConsoleOption = Annotated[
+    bool, typer.Option("--console", help="Also start the web console, as a process with a low priority.")
+]
+ConsolePortOption = Annotated[
+    int | None,
+    typer.Option(
+        "--console-port",
+        min=1,
+        max=65535,
+        help="Port of the console on 127.0.0.1.",
+        show_default="8080, or a free one if it is in use",
+    ),
+]
 
 
 def start(
@@ -61,13 +80,19 @@ def start(
             "--config", "-c", metavar="FILE", help="File of broker options, in the format of Kafka's server.properties."
         ),
     ] = None,
-    metrics: Annotated[
-        int | None,
+    metrics: MetricsOption = None,
+    console: ConsoleOption = False,
+    console_port: ConsolePortOption = None,
+    secure: SecureOption = False,
+    cores: Annotated[
+        str | None,
         typer.Option(
-            "--metrics", min=0, max=65535, help="Serve /metrics, /health and /ready on this port of 127.0.0.1."
+            "--cores",
+            metavar="N|auto",
+            help="Run a node on each of N cores, with ids and ports that follow those of the first.",
+            show_default="1",
         ),
     ] = None,
-    secure: SecureOption = False,
     log_level: Annotated[str, typer.Option("--log-level", help=f"Log level: {', '.join(LEVELS)}.")] = "info",
     log_format: Annotated[
         LogFormat | None,
@@ -76,27 +101,80 @@ def start(
     stop_at_eof: StopAtEofOption = False,
 ) -> None:
     """Run a broker in the foreground until SIGTERM, Ctrl-C or the end of its terminal."""
-    file = read_properties_file(config) if config is not None else {}
-    pairs = parse_pairs(settings or [], example="--set num.partitions=3")
-    if cluster_id is not None:
-        pairs["cluster.id"] = cluster_id
-    if metrics is not None:
-        pairs["metrics.listener"] = f"http://127.0.0.1:{metrics}"
-    overrides = build_overrides(file, pairs, data=data, host=host, port=port, node_id=node_id)
-    folder = _secure(overrides, {**file, **pairs}) if secure else None
-    if log_format is not None:
-        overrides["log.format"] = log_format.value
+    from penstock.cli.cluster.core_options import parse_cores
 
+    given = parse_pairs(settings or [], example="--set num.partitions=3")
+    if cluster_id is not None:
+        given["cluster.id"] = cluster_id
+    if metrics is not None:
+        given["metrics.listener"] = f"http://127.0.0.1:{metrics}"
+    if log_format is not None:
+        given["log.format"] = log_format.value
+    places = Places(data, host, port, node_id)
+    if console:
+        check_console_installed()
+    chosen = (console_port or choose_console_port()) if console else None
+    _start(CommandLine(config, given, places, secure, parse_cores(cores), log_level, stop_at_eof, chosen))
+
+
+class Places(NamedTuple):
+    """Options of the command line with a meaning beyond an option of the node."""
+
+    data: Path | None
+    host: str | None
+    port: int | None
+    node_id: int | None
+
+
+class CommandLine(NamedTuple):
+    config: Path | None
+    given: dict[str, str]
+    places: Places
+    secure: bool
+    cores: int
+    log_level: str
+    stop_at_eof: bool
+    console_port: int | None = None
+
+    def read_options(self) -> dict[str, str]:
+        """Read the file of options and add those of the command line; create a secured node's files if necessary."""
+        file = read_properties_file(self.config) if self.config is not None else {}
+        overrides = build_overrides(file, self.given, **self.places._asdict())
+        if self.secure:
+            _secure(overrides, {**file, **self.given}, self.cores)
+        return {**file, **overrides}
+
+
+def _start(line: CommandLine) -> None:
+    from penstock.cli.cluster.core_options import check_drained
     from penstock.config.settings import BrokerSettings
 
-    loaded = BrokerSettings.load(file=file, overrides=overrides)
-    _configure_logging(log_level, LogFormat(loaded.text("log.format")))
-    if stop_at_eof:
-        stop_at_end_of_input()
-    _run(loaded, folder)
+    options = line.read_options()
+    check_drained(options, line.cores)
+    notice = _describe_clients(options) if line.secure else None
+
+    def start_console(bootstrap: str) -> None:
+        if line.console_port is not None:
+            console.start(bootstrap, line.console_port, _client_file(options) if line.secure else None)
+
+    def run_node(settings: "BrokerSettings", core: int | None = None) -> None:
+        _configure_logging(line.log_level, LogFormat(settings.text("log.format")), core)
+        if line.stop_at_eof or core is not None:
+            stop_at_end_of_input()
+        _run(settings, notice, start_console if core is None else lambda bootstrap: None)
+
+    with ConsoleChild() as console:
+        if line.cores == 1:
+            run_node(BrokerSettings.load(overrides=options))
+        else:
+            from penstock.cli.cluster.cores import Machine, run_cores
+
+            # It shows an error until the first core answers.
+            start_console(options["listeners"].partition(",")[0].partition("://")[2])
+            run_cores(Machine(line.cores, line.read_options, run_node, notice, line.stop_at_eof))
 
 
-def _run(settings: "BrokerSettings", folder: "SecureFolder | None") -> None:
+def _run(settings: "BrokerSettings", notice: str | None, ready: Callable[[str], None]) -> None:
     import asyncio
 
     from penstock.model.errors import PortInUse
@@ -104,7 +182,7 @@ def _run(settings: "BrokerSettings", folder: "SecureFolder | None") -> None:
 
     with asyncio.Runner(loop_factory=NodeLoop) as runner:
         try:
-            runner.run(_serve(settings, folder))
+            runner.run(_serve(settings, notice, ready))
         except PortInUse as error:
             from penstock.actions.port_owner import describe_owner
 
@@ -135,9 +213,23 @@ def build_overrides(
     return overrides
 
 
-def _secure(overrides: dict[str, str], given: dict[str, str]) -> "SecureFolder":
-    """Add the options of a secured node; create the certificates and the user if they do not exist."""
+def _client_file(options: dict[str, str]) -> Path:
+    from penstock.actions.secure_folder import SecureFolder
+
+    return SecureFolder(Path(options["log.dirs"])).client_file
+
+
+def _describe_clients(options: dict[str, str]) -> str:
+    from penstock.actions.secure_folder import SecureFolder
+
+    folder = SecureFolder(Path(options["log.dirs"]))
+    return f"client properties: {folder.client_file}, for Java: {folder.java_client_file}"
+
+
+def _secure(overrides: dict[str, str], given: dict[str, str], count: int) -> None:
+    """Add the options of a secured node or machine; create the certificates and the user if they do not exist."""
     from penstock.actions.secure_folder import LISTENER, SecureFolder, host_names
+    from penstock.cli.cluster.core_options import secure_options
     from penstock.storage.meta_properties import FILE_NAME
 
     data = Path(overrides.get("log.dirs") or given["log.dirs"])
@@ -156,14 +248,15 @@ def _secure(overrides: dict[str, str], given: dict[str, str]) -> "SecureFolder":
             )
         host = address.rpartition(":")[0].strip("[]")
         folder.create(hosts=host_names(host), bootstrap=address)
-    overrides["listeners"] = f"{LISTENER}://{address}"
+    overrides.update(
+        secure_options(LISTENER, address, count) if count > 1 else {"listeners": f"{LISTENER}://{address}"}
+    )
     for name, value in folder.broker_options().items():
         if name not in given:
             overrides.setdefault(name, value)
-    return folder
 
 
-async def _serve(settings: "BrokerSettings", folder: "SecureFolder | None" = None) -> None:
+async def _serve(settings: "BrokerSettings", notice: str | None, ready: Callable[[str], None]) -> None:
     import asyncio
 
     from penstock.node import Node
@@ -214,8 +307,9 @@ async def _serve(settings: "BrokerSettings", folder: "SecureFolder | None" = Non
         settle_memory()
         print(f"ready {node.bootstrap}", flush=True)
         manager.ready(f"listening on {node.bootstrap}")
-        if folder is not None:
-            print(f"client properties: {folder.client_file}, for Java: {folder.java_client_file}", flush=True)
+        if notice is not None:
+            print(notice, flush=True)
+        ready(node.bootstrap)
         broken = asyncio.ensure_future(node.broken.wait())
         await asyncio.wait((broken, stop), return_when=asyncio.FIRST_COMPLETED)
         if broken.done():
@@ -251,7 +345,7 @@ def _allow_many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def _configure_logging(level: str, style: LogFormat) -> None:
+def _configure_logging(level: str, style: LogFormat, core: int | None = None) -> None:
     import logging
 
     if level not in LEVELS:
@@ -259,5 +353,5 @@ def _configure_logging(level: str, style: LogFormat) -> None:
     from penstock.cli.log_format import formatter
 
     handler = logging.StreamHandler()
-    handler.setFormatter(formatter(style))
+    handler.setFormatter(formatter(style, core))
     logging.basicConfig(level=level.upper(), handlers=[handler])

@@ -17,11 +17,9 @@ _UNKNOWN_SETTING: Final = re.compile(r"Unknown topic config name: ([\w.-]+)")
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a question with the most similar name; nothing if none is similar."""
-    from difflib import get_close_matches  # needed only for an error
+    from penstock_client.errors import nearest  # needed only for an error
 
-    by_lower = {each.lower(): each for each in known if each != name}
-    near = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
-    return f"Did you mean '{by_lower[near[0]]}'?" if near else ""
+    return nearest(name, (each for each in known if each != name)).lstrip()
 
 
 def add_suggestion(error: ActionError, connection: Connection) -> None:

@@ -147,4 +147,35 @@ def add_partitions(
     print(f"{name} has {partitions} partitions")
 
 
+@app.command("delete-records", epilog="Example: penstock topic delete-records orders --before 24h")
+def delete_records(
+    connection: Connection,
+    name: Annotated[
+        str, typer.Argument(metavar="TOPIC", help="Topic name.", show_default=False, autocompletion=complete_topic)
+    ],
+    before: Annotated[
+        str,
+        typer.Option("--before", metavar="POSITION", help="An offset (42), latest, an age (24h) or a time."),
+    ],
+    partition: Annotated[
+        list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this partition. Repeatable.")
+    ] = None,
+    yes: YesOption = False,
+) -> None:
+    """Delete the records before a position. This cannot be undone."""
+    import time
+
+    from penstock.actions.positions import parse_position
+
+    position = parse_position(before, now_ms=int(time.time() * 1000))
+    admin = open_admin(connection)
+    moves = actions.plan_record_deletion(admin, name, partition, position)
+    if not moves:
+        print(f"{name} has no records before {before}")
+        return
+    show([move._asdict() for move in moves], ["topic", "partition", "before", "after"], Format.TABLE)
+    confirm(f"Delete the records of {name} before these offsets?", yes=yes)
+    actions.delete_records(admin, {(move.topic, move.partition): move.after for move in moves})
+
+
 app.command("skew", epilog=SKEW_EXAMPLE)(skew)

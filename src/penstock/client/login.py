@@ -2,15 +2,18 @@
 
 `SecuredDialer.connect` has the signature of the network port, and reports a connection as open after its TLS handshake
 and its SASL login. So the code that sends requests does not know about either. The mechanism's messages come from
-security/. A failed login is reported as TlsError or LoginFailed, both of them OSErrors.
+security/; they are computed off the event loop, because SCRAM takes milliseconds. A failed login is reported as
+TlsError or LoginFailed, both of them OSErrors.
 """
 
 from collections.abc import Callable
+from functools import partial
 from struct import Struct
 from typing import Any, Final
 
 from penstock.ports.clock import Clock
 from penstock.ports.network import Connection, Network, Opened, Session, TlsSettings
+from penstock.ports.offload import Offload
 from penstock.security.mechanism import AuthenticationFailed, ClientMechanism
 from penstock.wire import codec
 from penstock.wire.api import ApiKey
@@ -41,7 +44,9 @@ class SecuredDialer:
         tls: TlsSettings | None,
         mechanism: str | None,
         start_login: StartLogin | None,
+        offload: Offload | None = None,
     ) -> None:
+        self._offload = offload
         self._network = network
         self._clock = clock
         self._client_id = client_id
@@ -59,7 +64,7 @@ class SecuredDialer:
             if isinstance(outcome, OSError):
                 opened(outcome)
                 return None
-            return _Login(outcome, opened, mechanism, start(), self._clock, self._client_id)
+            return _Login(outcome, opened, mechanism, start(), self._clock, self._client_id, self._offload)
 
         self._network.connect(host, port, connected, self._tls)
 
@@ -75,7 +80,9 @@ class _Login:
         exchange: ClientMechanism,
         clock: Clock,
         client_id: str,
+        offload: Offload | None,
     ) -> None:
+        self._offload = offload
         self._connection = connection
         self._opened: Opened | None = opened
         self._exchange = exchange
@@ -108,8 +115,21 @@ class _Login:
         answer = _read(ApiKey.SASL_AUTHENTICATE, _AUTHENTICATE_VERSION, frame)
         if answer.error_code:
             raise LoginFailed(str(answer.error_message))
-        following = self._exchange.step(bytes(answer.auth_bytes))
-        if following is None:
+        step = partial(self._exchange.step, bytes(answer.auth_bytes))
+        if self._offload is None:
+            self._stepped(step(), None)
+        else:
+            self._connection.pause_frames()
+            self._offload.run(step, self._stepped)
+
+    def _stepped(self, following: bytes | None, problem: BaseException | None) -> None:
+        if self._opened is None:
+            return  # the connection was lost meanwhile, or the time is up
+        if self._offload is not None:
+            self._connection.resume_frames()
+        if problem is not None:
+            self._fail(str(problem))
+        elif following is None:
             self._finish()
         else:
             self._authenticate(following)
@@ -117,8 +137,7 @@ class _Login:
     def _finish(self) -> None:
         self._timer.cancel()
         opened, self._opened = self._opened, None
-        if opened is None:
-            return
+        assert opened is not None, "the login has not failed"
         self._inner = opened(self._connection)
         if self._inner is None:
             self._connection.close()

@@ -43,9 +43,10 @@ def check_listeners(name: str, value: Value) -> None:
 
 
 def check_metrics_listener(name: str, value: Value) -> None:
-    """Reject anything except `http://host:port` and an empty value."""
-    if value and not (_LISTENER.fullmatch(str(value)) and str(value).startswith("http://")):
-        raise invalid(name, value, "It must have the form http://host:port")
+    """Reject anything except `http://host:port`, `unix:/path` and an empty value."""
+    text = str(value or "")
+    if text and not text.startswith("unix:/") and not (_LISTENER.fullmatch(text) and text.startswith("http://")):
+        raise invalid(name, value, "It must have the form http://host:port or unix:/path")
 
 
 def check_connection_overrides(name: str, value: Value) -> None:
@@ -144,7 +145,7 @@ NODE_OPTIONS: Final[tuple[Option, ...]] = (
           doc="The addresses of the metadata quorum, as `host:port`, for a node without controller.quorum.voters."),
     _list("controller.quorum.voters", (),
           doc="The voters of the metadata quorum, as `id@host:port`. Every node must have the same list. With three or "
-              "more voters, the default replication factor of topics is 3."),
+              "more voters, the default replication factor of topics is 3, or 2 if the voters are on two hosts."),
     _flag("controller.quorum.auto.join.enable", False, "Join the metadata quorum as a voter automatically."),
     _int("controller.quorum.election.timeout.ms", SECOND_MS, least=0,
          doc="How long a candidate waits for votes before it starts a new election."),
@@ -196,8 +197,13 @@ NODE_OPTIONS: Final[tuple[Option, ...]] = (
           doc="The rules that map principals to short names."),
     # Monitoring
     _text("metrics.listener", None, own=True, check=check_metrics_listener,
-          doc="The address of the metrics, health and readiness endpoints, as `http://host:port`. They are disabled if "
-              "it is not set. They require no password, so choose an address that only your monitoring can reach."),
+          doc="The address of the metrics, health and readiness endpoints, as `http://host:port`, or `unix:/path` for "
+              "a Unix socket. They are disabled if it is not set. They require no password, so choose an address that "
+              "only your monitoring can reach."),
+    _text("metrics.names", "auto", choices=("auto", "shown", "hidden"), own=True,
+          doc="Whether the endpoints reveal the names of topics and groups. `auto` hides them if an authorizer is "
+              "configured, because the endpoints require no login. Metrics of topics then have the sum of all topics, "
+              "and metrics of partitions and groups are omitted."),
     _int("metrics.partitions.max", 1000, least=0, own=True,
          doc="The maximum number of partitions with metrics of their own: the busiest of those that this broker "
              "leads."),

@@ -21,8 +21,10 @@ SCRAM_SHA_256: Final = "SCRAM-SHA-256"
 SCRAM_SHA_512: Final = "SCRAM-SHA-512"
 OAUTHBEARER: Final = "OAUTHBEARER"
 GSSAPI: Final = "GSSAPI"
+UNKNOWN_USERS_SECRET: Final = "sasl.scram.unknown.users.secret"
 MECHANISMS: Final = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER)
 _NODE_MECHANISMS: Final = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512)
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _STORES: Final = ("JKS", "PKCS12", "PEM")
 
 
@@ -119,10 +121,36 @@ SECURITY_OPTIONS: Final[tuple[Option, ...]] = (
             doc="The SCRAM credentials of the first users, which are written when a cluster is created: "
                 "`SCRAM-SHA-512=[name=...,iterations=...,salt=...,stored_key=...,server_key=...]`, with base64 "
                 "values. `penstock start --secure` sets it."),
-    # Nodes
+    _secret(UNKNOWN_USERS_SECRET, None, own=True, scope="cluster-wide",
+            doc="The secret from which the salts of unknown users are derived, so that a login does not reveal which "
+                "users exist. The controller creates it together with the first user; there is no need to set it."),
+    # Delegation tokens
+    _secret("delegation.token.secret.key", None,
+            doc="The key of the passwords of delegation tokens. It must be the same on all nodes; without it, tokens "
+                "are disabled. A new key makes all tokens invalid."),
+    _long("delegation.token.max.lifetime.ms", 7 * 24 * 60 * MINUTE_MS, least=1,
+          doc="How long a delegation token may be used at most. It cannot be renewed beyond that."),
+    _long("delegation.token.expiry.time.ms", 24 * 60 * MINUTE_MS, least=1,
+          doc="How long a delegation token is valid without being renewed."),
+    _long("delegation.token.expiry.check.interval.ms", 60 * MINUTE_MS, least=1,
+          doc="How often the controller removes delegation tokens that have expired."),
+    # Authorization
+    _text("authorizer.class.name", "", choices=("", STANDARD_AUTHORIZER),
+          doc="What decides which requests a client may send: Kafka's class name of the standard authorizer, which "
+              "uses ACLs, or empty to allow everything."),
+    _text("authorizer.mode", "enforce", own=True, choices=("enforce", "audit"),
+          doc="`enforce`: requests that no ACL allows are denied. `audit`: all requests are carried out, and those "
+              "that would be denied are recorded."),
+    _flag("authorizer.audit.allowed", False, own=True,
+          doc="Also record the requests that are allowed, except those of super users. This slows down every request."),
+    _flag("authorizer.audit.topic", True, own=True,
+          doc="Whether the events of the audit are written to the topic `__penstock_audit`, and not only to the log."),
+    _flag("allow.everyone.if.no.acl.found", False,
+          doc="Whether everybody may use a resource for which there is no ACL."),
     _text("super.users", "", check=check_users,
-          doc="The principals, as `User:a;User:b`, that may act as nodes of this cluster on listeners that "
-              "authenticate clients, in addition to this node's own principal."),
+          doc="The principals, as `User:a;User:b`, that may do everything, and may act as nodes of this cluster on "
+              "listeners that authenticate clients. This node's own principal always may."),
+    # Nodes
     _list("node.listener.names", (), own=True,
           doc="Listeners on which other nodes may connect, in addition to inter.broker.listener.name and "
               "controller.listener.names. Needed only while a cluster moves from one listener to another."),

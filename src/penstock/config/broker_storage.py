@@ -16,7 +16,7 @@ STORAGE_OPTIONS: Final[tuple[Option, ...]] = (
     # Topics
     _int("num.partitions", 1, "The default number of partitions of a topic.", least=1),
     _int("default.replication.factor", 1,
-         doc="The default replication factor of a topic. 3 with three or more controllers."),
+         doc="The default replication factor of a topic. 3 with three or more controllers, 2 if only on two hosts."),
     _flag("auto.create.topics.enable", True, "Create a topic when a client requests one that does not exist."),
     _flag("delete.topic.enable", True, "Allow topics to be deleted."),
     # Logs

@@ -2,7 +2,7 @@
 
 MEANINGLESS: thread pools, purgatories, the Java virtual machine. They are ignored, so that a
 properties file written for Kafka still works. UNSUPPORTED: options that operators rely on, such as
-an authorizer. Ignoring those would mislead the operator, so the broker refuses to start.
+policies. Ignoring those would mislead the operator, so the broker refuses to start.
 """
 
 from typing import Final
@@ -29,16 +29,15 @@ MEANINGLESS: Final = frozenset({
     "num.replica.alter.log.dirs.threads",
     "producer.purgatory.purge.interval.requests", "remote.fetch.max.wait.ms",
     "remote.list.offsets.request.timeout.ms", "server.max.startup.time.ms", "share.coordinator.cached.buffer.max.bytes",
-    "share.coordinator.cold.partition.snapshot.interval.ms", "share.coordinator.load.buffer.size",
-    "share.coordinator.state.topic.prune.interval.ms", "share.coordinator.threads",
+    "share.coordinator.load.buffer.size", "share.coordinator.threads",
     "share.fetch.purgatory.purge.interval.requests", "socket.connection.setup.timeout.max.ms",
     "socket.connection.setup.timeout.ms", "telemetry.max.bytes", "unclean.leader.election.interval.ms",
 })  # fmt: skip
 
 UNSUPPORTED: Final = frozenset({
-    "alter.config.policy.class.name", "authorizer.class.name", "client.quota.callback.class",
+    "alter.config.policy.class.name", "client.quota.callback.class",
     "create.topic.policy.class.name", "principal.builder.class", "remote.log.storage.system.enable",
-    "security.providers", "allow.everyone.if.no.acl.found",
+    "security.providers",
 })  # fmt: skip
 
 

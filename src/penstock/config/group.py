@@ -57,6 +57,22 @@ GROUP: Final[Mapping[str, Option]] = {
                    doc="Whether a share group reads records of open and aborted transactions."),
         _only_here("boolean", "share.renew.acknowledge.enable", True,
                    doc="Allow members to renew the lock of a record (KIP-1222)."),
+        _only_here("int", "penstock.share.retry.delay.ms", 0, least=0,
+                   doc="How long a record that a member of a share group has released is held back before it is "
+                       "delivered again; 0 for no delay."),
+        _only_here("double", "penstock.share.retry.delay.factor", 2.0, least=1.0,
+                   doc="The factor by which that delay grows with each delivery of the record."),
+        _only_here("int", "penstock.share.retry.delay.max.ms", 15 * MINUTE_MS, least=0,
+                   doc="The maximum of that delay."),
+        _only_here("boolean", "penstock.share.window.unfinished", False,
+                   doc="Count only unfinished records towards share.partition.max.record.locks, so that one record "
+                       "that is stuck does not stop its partition; the window may then span 50 times as many offsets."),
+        _only_here("string", "errors.deadletterqueue.topic.name", "",
+                   doc="The topic for dead-letter records of a share group (KIP-1191); empty for none. Its name must "
+                       "begin with errors.deadletterqueue.topic.name.prefix, or it has no effect."),
+        _only_here("boolean", "errors.deadletterqueue.copy.record.enable", False,
+                   doc="Whether dead-letter records contain key, value and headers of the record; otherwise they only "
+                       "point to it."),
         _of_broker("streams.session.timeout.ms"),
         _of_broker("streams.heartbeat.interval.ms"),
         _of_broker("streams.assignment.interval.ms"),

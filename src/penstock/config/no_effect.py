@@ -10,7 +10,6 @@ from typing import Final
 from penstock.config.option import Option
 
 _ONE_LOOP: Final = "each node runs a single event loop; run one node per core"
-_NO_SHARE_GROUPS: Final = "share groups are not implemented yet"
 _NO_STREAMS_GROUPS: Final = "streams groups are not implemented yet"
 _NO_TIERED_STORAGE: Final = "tiered storage is not implemented yet"
 _NO_PUSH: Final = "client metrics (KIP-714) are not implemented yet"
@@ -21,17 +20,10 @@ _BLOCKS: Final = "coordinators load their logs in blocks of 1 MiB"
 _OWN_TIMEOUTS: Final = "each kind of request between nodes has its own timeout"
 
 _PREFIXES: Final = (
-    ("group.share.", _NO_SHARE_GROUPS),
-    ("share.", _NO_SHARE_GROUPS),
     ("group.streams.", _NO_STREAMS_GROUPS),
     ("streams.", _NO_STREAMS_GROUPS),
     ("sasl.kerberos.", "Kerberos is not implemented"),
 )
-_EXCEPTIONS: Final = frozenset({
-    "share.coordinator.state.topic.min.isr", "share.coordinator.state.topic.num.partitions",
-    "share.coordinator.state.topic.replication.factor", "share.coordinator.state.topic.segment.bytes",
-})  # fmt: skip
-
 _REASONS: Final = {
     "add.partitions.to.txn.retry.backoff.ms": "the next attempt starts when the previous transaction has ended",
     "background.threads": _ONE_LOOP,
@@ -67,6 +59,9 @@ _REASONS: Final = {
     "replica.alter.log.dirs.io.max.bytes.per.second": _ONE_DIRECTORY,
     "replica.socket.receive.buffer.bytes": "the operating system chooses the size",
     "request.timeout.ms": _OWN_TIMEOUTS,
+    "group.share.assignors": "`simple` is the only assignor of share groups",
+    "share.coordinator.append.linger.ms": _IMMEDIATE,
+    "share.coordinator.state.topic.compression.codec": _UNCOMPRESSED,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "each transaction has its own timer",
     "transaction.state.log.load.buffer.size": _BLOCKS,
     "transaction.two.phase.commit.enable": "two-phase commit is not implemented yet",
@@ -77,8 +72,6 @@ _REASONS: Final = {
 
 def why_without_effect(name: str) -> str | None:
     """Return why the option with this broker-level name has no effect, or None if it has one."""
-    if name in _EXCEPTIONS:
-        return None
     return _REASONS.get(name) or next((why for prefix, why in _PREFIXES if name.startswith(prefix)), None)
 
 

@@ -40,7 +40,7 @@ survive a restart. `restart` options are read when the broker starts. Kafka's `k
 `penstock config`.
 
 The broker refuses to start if an option is unknown, and suggests the closest known name. Kafka options that do not
-apply to Penstock are ignored; those that operators rely on, such as an authorizer, are rejected.
+apply to Penstock are ignored; those that operators rely on, such as policies, are rejected.
 """
 
 _TOPICS: Final = """\
@@ -78,9 +78,9 @@ def page() -> str:
         "## Kafka options that are ignored\n",
         _names([*MEANINGLESS, "remote.log.*", "zookeeper.*"]),
         "## Kafka options that are rejected\n",
-        "Penstock does not support authorizers, delegation tokens or plug-ins, and refuses to start if one of these is "
+        "Penstock does not support plug-ins, and refuses to start if one of these is "
         "set. This includes options of `ssl.*` and `sasl.*` that are not listed above.\n",
-        _names([*UNSUPPORTED, "delegation.token.*", "sasl.*", "ssl.*"]),
+        _names([*UNSUPPORTED, "sasl.*", "ssl.*"]),
     ]
     return "\n".join(parts)
 

@@ -33,6 +33,10 @@ _CLUSTER_DEFAULTS: Final[Mapping[str, Value]] = {
     "share.coordinator.state.topic.min.isr": 2,
 }
 """Kafka's defaults, which a single node cannot satisfy."""
+_TWO_HOST_DEFAULTS: Final[Mapping[str, Value]] = {
+    name: 2 if name.endswith("replication.factor") else 1 for name in _CLUSTER_DEFAULTS
+}
+"""The defaults for controllers on two hosts: a third replica would share a host with another one."""
 
 
 class Source(IntEnum):
@@ -236,11 +240,15 @@ def _changes_nothing(name: str) -> bool:
 
 
 def _defaults_for(static: Mapping[str, Value]) -> Mapping[str, Value]:
-    """Return the defaults: from three controllers on, a cluster keeps three replicas."""
+    """Return the defaults: from three controllers on, a cluster keeps three replicas, or one on each host if fewer.
+
+    Controllers on a single host are a cluster for tests and trials: it behaves as one with as many hosts.
+    """
     for name in ("controller.quorum.voters", "controller.quorum.bootstrap.servers"):
         listed = static.get(name)
         if isinstance(listed, tuple) and len(listed) >= CLUSTER_SIZE_MIN:
-            return {**_DEFAULTS, **_CLUSTER_DEFAULTS}
+            hosts = {str(address).rpartition("@")[2].rpartition(":")[0].lower() for address in listed}
+            return {**_DEFAULTS, **(_TWO_HOST_DEFAULTS if len(hosts) == 2 else _CLUSTER_DEFAULTS)}
     return _DEFAULTS
 
 

@@ -1,7 +1,8 @@
 """The supervision of brokers while this node is the active controller.
 
 Owns the sessions: handles registrations and heartbeats, fences brokers that are silent for too long and, immediately,
-brokers whose process has exited; moves leadership back to preferred replicas periodically. A broken connection is
+brokers whose process has exited; moves leadership back to preferred replicas and removes expired tokens periodically.
+A broken connection is
 a hint, not proof: the controller then probes the broker's address. Calls controller.py and client/. Refuses:
 NotController, and what heartbeats.py and brokers.py refuse.
 """
@@ -19,6 +20,7 @@ from penstock.controller.heartbeats import Heartbeat, HeartbeatReply, decide_hea
 from penstock.controller.leaders import Rules
 from penstock.controller.sessions import Sessions
 from penstock.controller.settings import decide_first_settings
+from penstock.controller.token_sweeper import TokenSweeper
 from penstock.model.errors import NotController, Refusal
 from penstock.model.ids import NodeId
 
@@ -65,6 +67,7 @@ class BrokerMonitor:
         self._ticked_at = 0.0
         self._tick_timer: Timer | None = None
         self._balance_timer: Timer | None = None
+        self._token_sweeper = TokenSweeper(controller, clock, current_settings)
         # A dict for its order, so that a simulated run is deterministic.
         self._tasks: dict[asyncio.Task[None], None] = {}
 
@@ -85,12 +88,14 @@ class BrokerMonitor:
         # Brokers that exited together with the previous controller broke no connection to this one.
         self._tick()
         self._set_balance_timer(self._current_settings().integer("leader.imbalance.check.interval.seconds"))
+        self._token_sweeper.start()
 
     def stop(self) -> None:
         self._active = False
         self._connections.clear()
         self._probes.clear()
         self._fenced.clear()
+        self._token_sweeper.stop()
         for timer in (self._tick_timer, self._balance_timer):
             if timer is not None:
                 timer.cancel()

@@ -1,7 +1,8 @@
 """Decisions on the SCRAM credentials of users.
 
 Each user is decided separately: a refused one does not affect the others. A request carries salted passwords, so
-nothing here takes long. Commits nothing.
+nothing here takes long. The first credential also creates the secret from which the credentials of unknown users are
+derived (security/unknown_users.py). Commits nothing.
 Refuses, as the result of its user: UnacceptableCredential, UnsupportedSaslMechanism, ResourceNotFound,
 DuplicateResource, with Kafka's messages.
 """
@@ -10,9 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from penstock.config.broker_security import UNKNOWN_USERS_SECRET
 from penstock.controller.decision import ControllerDecision
-from penstock.metadata.image import Image
-from penstock.metadata.records import MetadataRecord, RemoveUserScramCredentialRecord, UserScramCredentialRecord
+from penstock.metadata.image import BROKER, ConfigResource, Image
+from penstock.metadata.records import (
+    ConfigRecord,
+    MetadataRecord,
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
+)
 from penstock.model.errors import (
     DuplicateResource,
     Refusal,
@@ -22,6 +29,7 @@ from penstock.model.errors import (
 )
 from penstock.security.scram import ITERATIONS_MAX, ITERATIONS_MIN, MECHANISM_IDS, credential_from_salted
 
+ALL_BROKERS: Final = ConfigResource(BROKER, "")
 _MECHANISMS: Final = {number: name for name, number in MECHANISM_IDS.items()}
 
 
@@ -44,8 +52,15 @@ class CredentialResult(NamedTuple):
     refusal: Refusal | None
 
 
+def secret_record(secret: str) -> ConfigRecord:
+    """Return the record of the cluster's secret for unknown users."""
+    return ConfigRecord(
+        resource_type=ALL_BROKERS.type, resource_name=ALL_BROKERS.name, name=UNKNOWN_USERS_SECRET, value=secret
+    )
+
+
 def decide_alter_credentials(
-    image: Image, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]
+    image: Image, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion], *, new_secret: str
 ) -> ControllerDecision[tuple[CredentialResult, ...]]:
     """Decide on the credentials of each user; a user with a refused change is not changed at all."""
     records: list[MetadataRecord] = []
@@ -54,17 +69,20 @@ def decide_alter_credentials(
     changes: list[tuple[Deletion, Upsertion | None]] = [(each, None) for each in deletions]
     changes += [(Deletion(each.name, each.mechanism), each) for each in upsertions]
     for key, upsertion in changes:
-        if key in seen:
-            results[key.name] = DuplicateResource("A user credential cannot be altered twice in the same request")
+        if results.setdefault(key.name, None) is not None:
+            continue  # the first error of a user is reported
+        try:
+            if key in seen:
+                raise DuplicateResource("A user credential cannot be altered twice in the same request")
+            _check(image, key, upsertion)
+        except Refusal as refusal:
+            results[key.name] = refusal
         seen.add(key)
-        if results.setdefault(key.name, None) is None:
-            try:
-                _check(image, key, upsertion)
-            except Refusal as refusal:
-                results[key.name] = refusal
     for key, upsertion in changes:
         if results[key.name] is None:
             records.append(_record(key, upsertion))
+    if records and UNKNOWN_USERS_SECRET not in image.config(ALL_BROKERS):
+        records.append(secret_record(new_secret))
     return ControllerDecision(records, tuple(CredentialResult(name, refusal) for name, refusal in results.items()))
 
 

@@ -3,7 +3,7 @@
 Pure. A level is finalised when every registered node supports it; level 0 disables a feature.
 Metadata records have a single version each, so that a downgrade of metadata.version would lose
 information and is refused, as in Kafka. Features that are not implemented yet
-(share groups) are neither supported nor finalised, because clients use every feature they find.
+are neither supported nor finalised, because clients use every feature they find.
 kraft.version is not in the image: its level tells whether the metadata log names the voters (KIP-853).
 Refuses: InvalidUpdateVersion.
 """
@@ -25,6 +25,9 @@ GROUP_VERSION: Final = "group.version"
 
 TRANSACTION_VERSION: Final = "transaction.version"
 """Level 1 writes flexible records, level 2 raises the epoch with each transaction (KIP-890)."""
+
+SHARE_VERSION: Final = "share.version"
+"""Level 1 enables share groups (KIP-932)."""
 
 ELIGIBLE_LEADER_REPLICAS_VERSION: Final = "eligible.leader.replicas.version"
 """Level 1 elects leaders from replicas that left an ISR below min ISR (KIP-966); tracked here at any level."""
@@ -54,6 +57,7 @@ SUPPORTED: Final[Mapping[str, LevelRange]] = MappingProxyType(
         GROUP_VERSION: LevelRange(0, 1),
         TRANSACTION_VERSION: LevelRange(0, 2),
         ELIGIBLE_LEADER_REPLICAS_VERSION: LevelRange(0, 1),
+        SHARE_VERSION: LevelRange(0, 1),
         KRAFT_VERSION: LevelRange(0, 1),
     }
 )

@@ -137,6 +137,14 @@ class CoordinatorRuntime(Generic[S]):
                 raise answer
         return found
 
+    def trim(self, index: int, offset: int) -> None:
+        """Delete the records below an offset of a partition that this node leads, as far as they are committed."""
+        partition = self._replicas.find(self._topic, index)
+        if partition is not None and partition.is_leader:
+            offset = min(offset, partition.high_watermark)
+            if offset > partition.log.start_offset:
+                partition.delete_before(offset)
+
     def active(self) -> Iterator[tuple[int, Shard[Any]]]:
         """Yield the loaded shards, to read them or to change their settings."""
         for index, runner in list(self._runners.items()):
@@ -171,6 +179,10 @@ class CoordinatorRuntime(Generic[S]):
         return taken
 
     def _log_opened(self, topic: TopicName, index: int) -> None:
+        if not self.partition_count:
+            # The first image has not arrived, which takes all partitions that the node leads. A shard that is taken
+            # earlier would miss the topics of that image, and the offsets of all topics would count as orphaned.
+            return
         state = self._replicas.image.partition(topic, index)
         if topic != self._topic or state is None or state.leader != self._node_id:
             return

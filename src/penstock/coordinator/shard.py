@@ -56,6 +56,14 @@ class StagingShard(Protocol[Staged]):
         ...
 
 
+@runtime_checkable
+class PositionedShard(Protocol):
+    """A shard that must know where its records are, because it deletes old ones itself."""
+
+    position: int
+    """Set before records are applied: an offset at or before that of the first of them."""
+
+
 class ShardLog(Protocol):
     """One partition that this node leads."""
 

@@ -26,7 +26,7 @@ from penstock.coordinator.decision import (
     TransactionEnd,
 )
 from penstock.coordinator.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator
-from penstock.coordinator.shard import Shard, ShardLog, StagingShard
+from penstock.coordinator.shard import PositionedShard, Shard, ShardLog, StagingShard
 from penstock.coordinator.shared import RECORD_OVERHEAD, Done, Entries, SharedEntry, SharedTurn, answer, refuse
 from penstock.coordinator.timers import Timers
 from penstock.model.errors import (
@@ -229,6 +229,8 @@ class ShardRunner(Generic[R]):
 
     def _write_together(self, entries: Entries[R]) -> None:
         encoded = [pair for entry in entries for pair in entry.encoded]
+        if self._positioned is not None:
+            self._positioned.position = self._end
         try:
             if encoded:
                 self._written(self._log.append(encode_plain_batch(encoded, timestamp=self._clock.wall_ms())))
@@ -256,6 +258,8 @@ class ShardRunner(Generic[R]):
 
     def _append(self, decision: ShardDecision[R], now: int) -> None:
         written = False
+        if self._positioned is not None:
+            self._positioned.position = self._end
         for records in self._batches(decision, now):
             try:
                 end = self._log.append(_batch(records, decision.transaction), decision.transaction)
@@ -379,6 +383,7 @@ class ShardRunner(Generic[R]):
         self._phase = _Phase.LOADING
         self.shard = self._make_shard()
         self._staging: StagingShard[R] | None = self.shard if isinstance(self.shard, StagingShard) else None
+        self._positioned = self.shard if isinstance(self.shard, PositionedShard) else None
         self._load_task = asyncio.ensure_future(self._load())
 
     def _reload(self) -> None:
@@ -413,6 +418,8 @@ class ShardRunner(Generic[R]):
             if marker is not None and staging is not None:
                 staging.end_transaction(header.producer_id, is_commit=marker.commit)
             return
+        if self._positioned is not None:
+            self._positioned.position = header.base_offset
         for record in decode_batch(batch):
             if record.key is None:
                 raise Corruption(f"the record at offset {record.offset} of an internal topic has no key")

@@ -19,6 +19,8 @@ from penstock.groups.errors import GroupIdNotFound
 from penstock.groups.group import Group
 from penstock.groups.offsets import Offsets
 from penstock.groups.records import GroupRecord
+from penstock.groups.share.commands import SHARE_TYPE, STATE_EXISTS
+from penstock.groups.share.group import ShareGroup
 from penstock.groups.turn import RETENTION, TimerKey, Turn
 from penstock.model.errors import NO_ERROR, Refusal
 
@@ -27,8 +29,7 @@ SWEEP_RECORD_COUNT_MAX = 5_000
 
 
 def list_groups(groups: Mapping[str, Group], command: ListGroups, turn: Turn) -> None:
-    states = {state.strip().lower() for state in command.states}
-    types = {name.strip().lower() for name in command.types}
+    states, types = command.states, command.types
     turn.answer(
         tuple(
             ListedGroup(group_id=group.id, protocol_type=group.protocol_type, state=group.state_name, type=group.type)
@@ -85,6 +86,8 @@ def _delete(groups: dict[str, Group], offsets: Offsets, group_id: str, turn: Tur
         group.check_delete()
     except Refusal as refusal:
         return refusal.code
+    if isinstance(group, ShareGroup) and group.has_state:
+        return STATE_EXISTS
     # Includes pending offsets: a commit of their transaction then has no effect.
     for key in offsets.keys_of(group_id):
         turn.write(GroupRecord(key, None))
@@ -102,6 +105,9 @@ def sweep(groups: Mapping[str, Group], offsets: Offsets, turn: Turn) -> None:
         if len(turn.decision.records) >= SWEEP_RECORD_COUNT_MAX:
             delay = 0
             break
+        if group.type == SHARE_TYPE:
+            # Its offsets are not committed, so nothing says since when it has not been used.
+            continue
         if offsets_module.expire(offsets, group, turn) and group.is_empty:
             for tombstone in group.tombstones():
                 turn.write(tombstone)

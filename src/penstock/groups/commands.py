@@ -4,7 +4,7 @@ Every command has its own reply type. `error` is a wire code, 0 for none. The ot
 reply with an error have the values that Kafka sends.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
@@ -18,6 +18,8 @@ NO_MEMBER_ID = ""
 NO_GENERATION = -1
 Protocols = tuple[tuple[str, bytes], ...]
 """Names and subscription bytes, in the member's order of preference."""
+Describable = Callable[[frozenset[str]], frozenset[str]]
+"""Returns those of the given topics that the member's principal may describe."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,8 @@ class JoinGroup:
     """From version 4 on a new member receives its id first and then joins with it (KIP-394)."""
     can_skip_assignment: bool = True
     """From version 9 on a returning static leader may be asked to keep the assignment (KIP-814)."""
+    describable: Describable | None = None
+    """None if the member's principal may describe every topic. Only consumer groups look at names of topics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +196,8 @@ class OffsetDeleteReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListGroups:
+    """Lists groups in one of these states and of one of these types, in lower case; an empty set means all."""
+
     states: frozenset[str] = frozenset()
     types: frozenset[str] = frozenset()
 

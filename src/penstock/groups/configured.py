@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 
-from penstock.config.group import GROUP
-from penstock.config.option import parse
+from penstock.config.group_values import bounded_value
 from penstock.config.settings import BrokerSettings
 from penstock.groups.consumer.commands import ConsumerSettings, MigrationPolicy
 from penstock.groups.settings import MINUTE_MS, GroupSettings
-from penstock.model.errors import InvalidConfig
+from penstock.groups.share.commands import ShareGroupSettings
 
 
 def group_settings(broker: BrokerSettings) -> GroupSettings:
@@ -27,9 +26,9 @@ def consumer_settings(broker: BrokerSettings, own: Mapping[str, str]) -> Consume
     """Return the settings of one group: its own where set, the broker's otherwise."""
     return ConsumerSettings(
         assignors=broker.words("group.consumer.assignors"),
-        session_timeout_ms=_bounded(broker, own, "consumer.session.timeout.ms"),
-        heartbeat_interval_ms=_bounded(broker, own, "consumer.heartbeat.interval.ms"),
-        assignment_interval_ms=_bounded(broker, own, "consumer.assignment.interval.ms"),
+        session_timeout_ms=bounded_value(broker, own, "consumer.session.timeout.ms"),
+        heartbeat_interval_ms=bounded_value(broker, own, "consumer.heartbeat.interval.ms"),
+        assignment_interval_ms=bounded_value(broker, own, "consumer.assignment.interval.ms"),
         size_max=broker.integer("group.consumer.max.size"),
         regex_refresh_interval_ms=broker.integer("group.consumer.regex.refresh.interval.ms"),
         migration_policy=MigrationPolicy(broker.text("group.consumer.migration.policy").lower()),
@@ -37,18 +36,11 @@ def consumer_settings(broker: BrokerSettings, own: Mapping[str, str]) -> Consume
     )
 
 
-def _bounded(broker: BrokerSettings, own: Mapping[str, str], name: str) -> int:
-    value = broker.integer(f"group.{name}")
-    text = own.get(name)
-    if text is None:
-        return value
-    try:
-        given = parse(GROUP[name], text, name=name)
-    except InvalidConfig:
-        # A node of another release may have accepted this value.
-        return value
-    assert isinstance(given, int)
-    # The bounds may have changed since the value was set.
-    kind, _, rest = name.partition(".")
-    least, most = broker.integer(f"group.{kind}.min.{rest}"), broker.integer(f"group.{kind}.max.{rest}")
-    return max(least, min(most, given))
+def share_group_settings(broker: BrokerSettings, own: Mapping[str, str]) -> ShareGroupSettings:
+    """Return the settings of one share group: its own where set, the broker's otherwise."""
+    return ShareGroupSettings(
+        session_timeout_ms=bounded_value(broker, own, "share.session.timeout.ms"),
+        heartbeat_interval_ms=bounded_value(broker, own, "share.heartbeat.interval.ms"),
+        assignment_interval_ms=bounded_value(broker, own, "share.assignment.interval.ms"),
+        size_max=broker.integer("group.share.max.size"),
+    )

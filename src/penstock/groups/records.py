@@ -2,7 +2,8 @@
 
 A key is the record type (16 bits, big-endian) and its fields in the plain encoding; a value
 is its version and its fields. A null value is a tombstone. Records are written as by Kafka 4.3;
-older versions can be read. The KIP-848 types are in consumer/records.py.
+older versions can be read. The types of KIP-848 are in consumer/records.py,
+those of KIP-932 in share/records.py.
 Refuses malformed bytes: Corruption. Skips unknown record types, which newer releases may write.
 """
 
@@ -22,6 +23,7 @@ from penstock.groups.record_types import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from penstock.groups.share import records as share
 from penstock.model.errors import Corruption
 from penstock.wire.fields import ZERO_UUID, Reader
 
@@ -99,7 +101,7 @@ class _RecordType(NamedTuple):
 _TYPES: dict[int, _RecordType] = {
     1: _RecordType(_OFFSET_COMMIT_KEY, _OFFSET_COMMIT_VALUE, _offset_commit_version),
     2: _RecordType(_key(GroupMetadataKey, Field("group", STRING)), _GROUP_METADATA_VALUE, lambda value: 3),
-} | {number: _RecordType(key, value, lambda value: 0) for number, key, value in modern.TYPES}
+} | {number: _RecordType(key, value, lambda value: 0) for number, key, value in (*modern.TYPES, *share.TYPES)}
 _NUMBERS = {record_type.key.make: number for number, record_type in _TYPES.items()}
 # Type 0 is the same key, written before version 1 introduced the retention.
 _TYPES[0] = _TYPES[1]

@@ -7,7 +7,7 @@ coordinator/runtime.py. Refuses: NotCoordinator for groups of other nodes, Coord
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any
 
 from penstock.config.settings import BrokerSettings
@@ -16,11 +16,14 @@ from penstock.coordinator.decision import TransactionEnd
 from penstock.coordinator.runtime import CoordinatorRuntime, answer_of
 from penstock.coordinator.shared import Done
 from penstock.groups.commands import ForgetTopics, ListedGroup, ListGroups, OffsetCommit
-from penstock.groups.configured import consumer_settings, group_settings
+from penstock.groups.configured import consumer_settings, group_settings, share_group_settings
+from penstock.groups.consumer.assignors import NOTHING, Assignment
 from penstock.groups.consumer.commands import ConsumerSettings
 from penstock.groups.consumer.topics import Topics
 from penstock.groups.member_memory import MemberMemory
 from penstock.groups.shard import GroupShard
+from penstock.groups.share.commands import InitializeShareState, ShareGroupSettings, ShareStateInitialized
+from penstock.groups.share.group import ShareGroup
 from penstock.metadata.delta import Delta
 from penstock.metadata.image import BROKER, EMPTY, GROUP, ConfigResource, Image, TopicImage
 from penstock.model.errors import Refusal
@@ -35,6 +38,12 @@ log = logging.getLogger(__name__)
 CONSUMER_PROTOCOL = "consumer"
 _SETTINGS_KEPT = 1 << 14
 
+InitializeState = Callable[[InitializeShareState], Awaitable[Assignment]]
+
+
+async def _no_share_state(action: InitializeShareState) -> Assignment:
+    return NOTHING
+
 
 class Groups:
     def __init__(
@@ -44,8 +53,13 @@ class Groups:
         replicas: Replicas,
         clock: Clock,
         current_settings: Callable[[], BrokerSettings],
+        initialize_share_state: InitializeState | None = None,
     ) -> None:
+        """Create the coordinator; `initialize_share_state` returns the partitions whose state it has initialized."""
         self._current_settings = current_settings
+        self._initialize_share_state = initialize_share_state or _no_share_state
+        self._share_settings_of: dict[str, ShareGroupSettings] = {}
+        self._initializations: dict[asyncio.Task[None], tuple[int, str]] = {}
         self._settings = group_settings(current_settings())
         self._settings_of: dict[str, ConsumerSettings] = {}
         self._image: Image = EMPTY
@@ -57,6 +71,7 @@ class Groups:
             clock=clock,
             make_shard=self._make_shard,
             commit_timeout_ms=lambda: current_settings().integer("offsets.commit.timeout.ms"),
+            performer=self,
         )
         self._clock = clock
         self._member_memory = MemberMemory(lambda: sum(shard.metadata_size for shard in self._shards))
@@ -120,6 +135,13 @@ class Groups:
         """Return the number of groups in all shards on this node."""
         return sum(len(shard.groups) for shard in self._shards)
 
+    def share_states(self) -> Iterator[str]:
+        """Yield the state of each share group in the shards on this node."""
+        for shard in list(self._shards):
+            for group in list(shard.groups.values()):
+                if isinstance(group, ShareGroup):
+                    yield group.state_name
+
     def committed(self) -> Iterator[tuple[str, str, int, int] | None]:
         """Yield group, topic, partition and offset of all committed offsets on this node.
 
@@ -142,9 +164,46 @@ class Groups:
 
     def close(self) -> None:
         """Unload all shards; waiting requests are answered with NOT_COORDINATOR, which clients retry."""
-        for task in self._cleanups:
+        for task in (*self._cleanups, *self._initializations):
             task.cancel()
         self._shards.close()
+
+    # -- share groups ----------------------------------------------------------------------
+
+    def perform(self, index: int, action: Any) -> None:
+        """Initialize the state of share partitions; the result returns to the shard as a command."""
+        assert isinstance(action, InitializeShareState)
+        task = asyncio.ensure_future(self._initialize(index, action))
+        self._initializations[task] = index, action.group_id
+        task.add_done_callback(lambda done: self._initializations.pop(done, None))
+
+    def abandon(self, index: int) -> None:
+        for task, (shard, _) in list(self._initializations.items()):
+            if shard == index:
+                task.cancel()
+
+    async def _initialize(self, index: int, action: InitializeShareState) -> None:
+        initialized = await self._initialize_share_state(action)
+        if not initialized:
+            return
+        try:
+            await self._shards.submit_to(index, ShareStateInitialized(action.group_id, initialized))
+        except Refusal as refusal:
+            # The timer of the shard repeats it.
+            log.info("cannot record the initialized share partitions of group %s yet: %s", action.group_id, refusal)
+
+    async def share_state_initialized(self, group_id: str, timeout_s: float) -> bool:
+        """Wait until the state of a share group is initialized; return whether an initialization has ended in time."""
+        tasks = [task for task, (_, group) in self._initializations.items() if group == group_id]
+        if not tasks:
+            return True
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        timer = self._clock.call_later(timeout_s, lambda: None if ended.done() else ended.set_result(None))
+        try:
+            await asyncio.wait((ended, *tasks), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            timer.cancel()
+        return any(task.done() for task in tasks)
 
     # -- image changes -----------------------------------------------------------------
 
@@ -156,7 +215,7 @@ class Groups:
         if topics is not self._topics:
             self._topics = topics
             for shard in self._shards:
-                shard.consumers.topics = topics
+                shard.consumers.topics = shard.shares.topics = topics
         for index in self._shards.image_changed(delta, image):
             self._start_cleanup(index)
         if delta.topics_deleted:
@@ -171,6 +230,7 @@ class Groups:
         kinds = {resource.type for resource in delta.configs_changed}
         if kinds & {BROKER, GROUP}:
             self._settings_of.clear()
+            self._share_settings_of.clear()
         if BROKER in kinds:
             self._settings = group_settings(self._current_settings())
             for shard in self._shards:
@@ -185,8 +245,22 @@ class Groups:
             settings = self._settings_of[group_id] = consumer_settings(self._current_settings(), own)
         return settings
 
+    def _share_settings(self, group_id: str) -> ShareGroupSettings:
+        settings = self._share_settings_of.get(group_id)
+        if settings is None:
+            if len(self._share_settings_of) >= _SETTINGS_KEPT:
+                self._share_settings_of.clear()
+            own = self._image.config(ConfigResource(GROUP, group_id))
+            settings = self._share_settings_of[group_id] = share_group_settings(self._current_settings(), own)
+        return settings
+
     def _make_shard(self) -> GroupShard:
-        return GroupShard(self._settings, settings_of=self._consumer_settings, topics=self._topics)
+        return GroupShard(
+            self._settings,
+            settings_of=self._consumer_settings,
+            share_settings_of=self._share_settings,
+            topics=self._topics,
+        )
 
     # -- deleted topics --------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 Dispatches commands to deciding functions by type, and records to the state they change by
 the type of their key. State changes only in `adopt` and `apply`, which the runtime calls when
-the records are in the log. Classic and consumer groups share one map, as they share one namespace of ids.
+the records are in the log. Groups of all types share one map, as they share one namespace of ids.
 """
 
 from collections.abc import Callable
@@ -46,14 +46,34 @@ from penstock.groups.records import (
     OffsetCommitValue,
 )
 from penstock.groups.settings import GroupSettings
+from penstock.groups.share import records as share_records
+from penstock.groups.share.commands import (
+    SHARE_TIMERS,
+    AlterShareOffsets,
+    DeleteShareOffsets,
+    ReadSharePartitions,
+    ShareGroupDescribe,
+    ShareGroupHeartbeat,
+    ShareGroupSettings,
+    ShareOffsetsDeleted,
+    ShareStateInitialized,
+)
+from penstock.groups.share.groups import ShareGroups
 from penstock.groups.turn import RETENTION, TimerKey, Turn
 from penstock.model.errors import UNKNOWN_SERVER_ERROR
 
 _SESSION_STATES = (State.STABLE, State.PREPARING)
 
 
+_SHARE_KEYS = share_records.KEYS
+
+
 def _default_settings(group_id: str) -> ConsumerSettings:
     return ConsumerSettings()
+
+
+def _default_share_settings(group_id: str) -> ShareGroupSettings:
+    return ShareGroupSettings()
 
 
 class GroupShard:
@@ -62,6 +82,7 @@ class GroupShard:
         settings: GroupSettings,
         *,
         settings_of: Callable[[str], ConsumerSettings] = _default_settings,
+        share_settings_of: Callable[[str], ShareGroupSettings] = _default_share_settings,
         topics: Topics | None = None,
     ) -> None:
         self.settings = settings
@@ -72,6 +93,8 @@ class GroupShard:
             self.groups, has_offsets=self.offsets.has_offsets, settings_of=settings_of, topics=topics
         )
         """Its `topics` are replaced when the metadata changes."""
+        self.shares = ShareGroups(self.groups, settings_of=share_settings_of, topics=topics)
+        """Its `topics` are replaced too."""
         self._deciders: dict[type, Callable[[Any, Turn], None]] = {
             JoinGroup: self._join,
             SyncGroup: self._sync,
@@ -79,6 +102,13 @@ class GroupShard:
             LeaveGroup: self._leave,
             ConsumerGroupHeartbeat: self.consumers.heartbeat,
             ConsumerGroupDescribe: self.consumers.describe,
+            ShareGroupHeartbeat: self.shares.heartbeat,
+            ShareGroupDescribe: self.shares.describe,
+            ShareStateInitialized: self.shares.initialized,
+            AlterShareOffsets: self.shares.alter_offsets,
+            DeleteShareOffsets: self.shares.delete_offsets,
+            ShareOffsetsDeleted: self.shares.offsets_deleted,
+            ReadSharePartitions: self.shares.read_partitions,
             OffsetCommit: offsets.commit_to_unknown_group,
             TxnOffsetCommit: self._commit_in_transaction,
             OffsetFetch: self._fetch,
@@ -86,7 +116,7 @@ class GroupShard:
             ListGroups: lambda command, turn: admin.list_groups(self.groups, command, turn),
             DescribeGroups: lambda command, turn: admin.describe_groups(self.groups, command, turn),
             DeleteGroups: lambda command, turn: admin.delete_groups(self.groups, self.offsets, command, turn),
-            ForgetTopics: lambda command, turn: offsets.forget_topics(self.offsets, command, turn),
+            ForgetTopics: self._forget_topics,
             Expired: self._expire,
         }
 
@@ -121,6 +151,8 @@ class GroupShard:
             self._apply_offset(key, value)
         elif isinstance(key, GroupMetadataKey):
             self._apply_group(key, value)
+        elif isinstance(key, _SHARE_KEYS):
+            self.shares.apply(record)
         else:
             self.consumers.apply(record)
 
@@ -150,6 +182,7 @@ class GroupShard:
                 draft = turn.decision.drafts[group.id] = group.copy()
                 rebalance.prepare(draft, turn)
         self.consumers.loaded(turn)
+        self.shares.loaded(turn)
         turn.set_timer(TimerKey(RETENTION), self.settings.offsets_retention_check_interval_ms)
         return turn.decision
 
@@ -220,6 +253,10 @@ class GroupShard:
     def _delete_offsets(self, command: OffsetDelete, turn: Turn) -> None:
         offsets.delete(self.offsets, self.groups.get(command.group_id), command, turn)
 
+    def _forget_topics(self, command: ForgetTopics, turn: Turn) -> None:
+        offsets.forget_topics(self.offsets, command, turn)
+        self.shares.forget_topics([topic_id for _, topic_id in command.topics], turn)
+
     def _expire(self, command: Expired, turn: Turn) -> None:
         timer: TimerKey = command.timer
         if timer.kind == RETENTION:
@@ -227,6 +264,9 @@ class GroupShard:
             return
         if timer.kind in CONSUMER_TIMERS:
             self.consumers.expire(timer, turn)
+            return
+        if timer.kind in SHARE_TIMERS:
+            self.shares.expire(timer, turn)
             return
         group = self._classic(timer.group_id)
         if group is not None:

@@ -15,16 +15,23 @@ from penstock.coordinator.keys import partition_of
 from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.entities import NO_THROTTLE
 from penstock.handlers.support.topic_creation import ensure_topic
-from penstock.model.errors import Refusal
+from penstock.model.acl import Operation
+from penstock.model.errors import GroupAuthorizationFailed, Refusal
 from penstock.model.ids import PartitionIndex, TopicPartition
 from penstock.model.topic import CONSUMER_OFFSETS
 from penstock.transactions.client_codes import for_client
 from penstock.transactions.commands import AddPartitions
+from penstock.transactions.errors import TransactionalIdAuthorizationFailed
 
 
 async def handle(context: Context, request: Request) -> AddOffsetsToTxnResponse:
     try:
-        error = await _add(context, request.body)
+        body: AddOffsetsToTxnRequest = request.body
+        if not request.may_on_transactional_id(Operation.WRITE, body.transactional_id):
+            raise TransactionalIdAuthorizationFailed
+        if not request.may_on_group(Operation.READ, body.group_id):
+            raise GroupAuthorizationFailed
+        error = await _add(context, body)
     except Refusal as refusal:
         error = refusal.code
     code_for_client = ErrorCode(for_client(error, version=request.header.version))

@@ -25,10 +25,13 @@ from kio.schema.errors import ErrorCode
 
 from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, int32, topic_name
-from penstock.model.errors import Refusal, UnknownTopicOrPartition
+from penstock.model.acl import Operation
+from penstock.model.errors import Refusal, TopicAuthorizationFailed, UnknownTopicOrPartition
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
+from penstock.model.topic import is_internal
 from penstock.transactions.client_codes import for_client
 from penstock.transactions.commands import AddPartitions, VerifyPartitions
+from penstock.transactions.errors import TransactionalIdAuthorizationFailed
 from penstock.transactions.settings import VERSION_EPOCH_BUMP
 
 MANY_FROM: Final = 4
@@ -39,7 +42,11 @@ Errors = Mapping[TopicPartition, int]
 async def handle(context: Context, request: Request) -> Any:
     body: AddPartitionsToTxnRequest = request.body
     version = request.header.version
-    answers = [(each, await _errors(context, each, version)) for each in body.transactions]
+    if version >= MANY_FROM and not request.may_on_cluster(Operation.CLUSTER_ACTION):
+        return AddPartitionsToTxnResponse(
+            throttle_time=NO_THROTTLE, error_code=ErrorCode.cluster_authorization_failed, results_by_transaction=()
+        )
+    answers = [(each, await _errors(context, request, each)) for each in body.transactions]
     if version < MANY_FROM:
         return ResponseV3(
             throttle_time=NO_THROTTLE,
@@ -83,7 +90,8 @@ def _by_topic(errors: Errors) -> Iterable[tuple[str, Iterable[tuple[int, ErrorCo
     return topics.items()
 
 
-async def _errors(context: Context, transaction: AddPartitionsToTxnTransaction, version: int) -> Errors:
+async def _errors(context: Context, request: Request, transaction: AddPartitionsToTxnTransaction) -> Errors:
+    version = request.header.version
     partitions = tuple(
         dict.fromkeys(
             TopicPartition(TopicName(topic.name), PartitionIndex(index))
@@ -91,15 +99,31 @@ async def _errors(context: Context, transaction: AddPartitionsToTxnTransaction, 
             for index in topic.partitions
         )
     )
-    missing = {each for each in partitions if not _exists(context, each)}
-    if missing:
-        not_attempted = ErrorCode.operation_not_attempted.value
-        return {each: UnknownTopicOrPartition.code if each in missing else not_attempted for each in partitions}
+    if version < MANY_FROM and not request.may_on_transactional_id(Operation.WRITE, transaction.transactional_id):
+        return dict.fromkeys(partitions, TransactionalIdAuthorizationFailed.code)
+    denied = _denied(request, partitions) if version < MANY_FROM else set()
+    wrong = {each: TopicAuthorizationFailed.code for each in partitions if each.topic in denied}
+    wrong |= {
+        each: UnknownTopicOrPartition.code for each in partitions if each not in wrong and not _exists(context, each)
+    }
+    if wrong:
+        return {each: wrong.get(each, ErrorCode.operation_not_attempted.value) for each in partitions}
     try:
         codes = await _submit(context, transaction, partitions, version)
     except Refusal as refusal:
         codes = (refusal.code,) * len(partitions)
     return {each: for_client(code, version=version) for each, code in zip(partitions, codes, strict=True)}
+
+
+def _denied(request: Request, partitions: Iterable[TopicPartition]) -> set[str]:
+    if request.rights is None:
+        return set()
+    # Producers never add internal topics by themselves.
+    return {
+        name
+        for name in dict.fromkeys(each.topic for each in partitions)
+        if is_internal(name) or not request.may_on_topic(Operation.WRITE, name)
+    }
 
 
 async def _submit(

@@ -11,6 +11,7 @@ from kio.schema.alter_configs.v2.response import AlterConfigsResourceResponse, A
 from kio.schema.errors import ErrorCode
 
 from penstock.controller.settings import Change, Judge, Operation, ResourceChanges, decide_alter, refused
+from penstock.handlers.support.config_rights import permitted
 from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.entities import NO_THROTTLE, int8
 from penstock.metadata.image import ConfigResource
@@ -19,7 +20,8 @@ from penstock.model.errors import Refusal
 
 async def handle(context: Context, request: Request) -> AlterConfigsResponse:
     body: AlterConfigsRequest = request.body
-    requested = [_wanted(resource) for resource in body.resources]
+    everything = [_wanted(resource) for resource in body.resources]
+    requested, denied = permitted(request, everything)
     try:
         results = await context.controller.run(
             lambda image: decide_alter(
@@ -37,7 +39,7 @@ async def handle(context: Context, request: Request) -> AlterConfigsResponse:
                 resource_type=int8(result.resource.type),
                 resource_name=result.resource.name,
             )
-            for result in results
+            for result in (*denied, *results)
         ),
     )
 

@@ -22,8 +22,8 @@ from penstock.model.errors import Refusal
 async def handle(context: Context, request: Request) -> AlterReplicaLogDirsResponse:
     body: AlterReplicaLogDirsRequest = request.body
     outcomes: dict[str, dict[int, ErrorCode]] = {}
-    for folder in body.dirs:
-        for topic in folder.topics:
+    async for folder in request.pace.each(body.dirs):
+        async for topic in request.pace.each(folder.topics):
             async for index in request.pace.each(topic.partitions):
                 outcomes.setdefault(topic.name, {})[index] = _outcome(context, folder.path, topic.name, index)
     return AlterReplicaLogDirsResponse(

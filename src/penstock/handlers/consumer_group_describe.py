@@ -16,6 +16,7 @@ from kio.schema.consumer_group_describe.v1.response import (
     TopicPartitions,
 )
 from kio.schema.errors import ErrorCode
+from kio.static.primitive import i32
 
 from penstock.groups.consumer.commands import (
     ConsumerGroupDescribe,
@@ -25,8 +26,7 @@ from penstock.groups.consumer.commands import (
 )
 from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.entities import (
-    GROUP_OPERATIONS,
-    NO_ERROR,
+    HIDDEN_TOPICS,
     NO_THROTTLE,
     OPERATIONS_UNKNOWN,
     group,
@@ -34,33 +34,59 @@ from penstock.handlers.support.entities import (
     int32,
     topic_name,
 )
-from penstock.model.errors import Refusal, UnsupportedVersion
+from penstock.model.acl import Operation, ResourceType
+from penstock.model.errors import GroupAuthorizationFailed, Refusal, TopicAuthorizationFailed, UnsupportedVersion
 
 
 async def handle(context: Context, request: Request) -> ConsumerGroupDescribeResponse:
     body: ConsumerGroupDescribeRequest = request.body
-    found = [await _describe(context, group_id) for group_id in body.group_ids]
+    found = [await _describe(context, request, group_id) for group_id in body.group_ids]
     return ConsumerGroupDescribeResponse(
         throttle_time=NO_THROTTLE,
-        groups=tuple(_described_group(each, with_operations=body.include_authorized_operations) for each in found),
+        groups=tuple(
+            _described_group(
+                each,
+                request.operations(ResourceType.GROUP, each.group_id)
+                if body.include_authorized_operations and not each.error
+                else OPERATIONS_UNKNOWN,
+            )
+            for each in found
+        ),
     )
 
 
-async def _describe(context: Context, group_id: str) -> DescribedConsumerGroup:
+async def _describe(context: Context, request: Request, group_id: str) -> DescribedConsumerGroup:
     found: tuple[DescribedConsumerGroup, ...]
+    if not request.may_on_group(Operation.DESCRIBE, group_id):
+        return DescribedConsumerGroup(error=GroupAuthorizationFailed.code, group_id=group_id)
     try:
         if not context.groups.serves_consumer_protocol:
             raise UnsupportedVersion
         found = await context.groups.ask(group_id, ConsumerGroupDescribe((group_id,)))
     except Refusal as refusal:
         return DescribedConsumerGroup(error=refusal.code, group_id=group_id)
-    return found[0]
+    described = found[0]
+    if request.rights is None or all(
+        request.may_on_topic(Operation.DESCRIBE, name, is_asked=False) for name in _topics_of(described)
+    ):
+        return described
+    # The subscriptions and assignments of its members name topics that the client may not see.
+    return DescribedConsumerGroup(
+        error=TopicAuthorizationFailed.code, error_message=HIDDEN_TOPICS, group_id=described.group_id
+    )
 
 
-def _described_group(found: DescribedConsumerGroup, *, with_operations: bool) -> DescribedGroup:
-    error = ErrorCode(found.error)
+def _topics_of(group: DescribedConsumerGroup) -> set[str]:
+    names: set[str] = set()
+    for member in group.members:
+        names.update(member.subscribed_topic_names)
+        names.update(topic.topic_name for topic in (*member.assignment, *member.target_assignment))
+    return names
+
+
+def _described_group(found: DescribedConsumerGroup, operations: i32) -> DescribedGroup:
     return DescribedGroup(
-        error_code=error,
+        error_code=ErrorCode(found.error),
         error_message=found.error_message,
         group_id=group(found.group_id),
         group_state=found.group_state,
@@ -68,7 +94,7 @@ def _described_group(found: DescribedConsumerGroup, *, with_operations: bool) ->
         assignment_epoch=int32(found.assignment_epoch),
         assignor_name=found.assignor_name,
         members=tuple(map(_member, found.members)),
-        authorized_operations=GROUP_OPERATIONS if with_operations and error is NO_ERROR else OPERATIONS_UNKNOWN,
+        authorized_operations=operations,
     )
 
 

@@ -11,7 +11,8 @@ FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, INVALID_REGULAR_EXPRESSION, and what
 from penstock.groups.consumer.commands import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatReply
 from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.reply import Encoded
-from penstock.model.errors import Refusal, UnsupportedVersion
+from penstock.model.acl import Operation
+from penstock.model.errors import GroupAuthorizationFailed, Refusal, TopicAuthorizationFailed, UnsupportedVersion
 from penstock.wire.fields import ZERO_UUID
 from penstock.wire.hot import consumer_group_heartbeat as wire
 
@@ -21,7 +22,13 @@ async def handle(context: Context, request: Request) -> Encoded:
     try:
         if not context.groups.serves_consumer_protocol:
             raise UnsupportedVersion
+        if not request.may_on_group(Operation.READ, body.group_id):
+            raise GroupAuthorizationFailed
+        if request.rights is not None and not _may_subscribe(request, body):
+            raise TopicAuthorizationFailed
         reply: ConsumerGroupHeartbeatReply = await context.groups.ask(body.group_id, _command(context, request, body))
+    except (GroupAuthorizationFailed, TopicAuthorizationFailed) as refusal:
+        reply = ConsumerGroupHeartbeatReply(error=refusal.code)
     except Refusal as refusal:
         reply = ConsumerGroupHeartbeatReply(error=refusal.code, error_message=refusal.message)
     return Encoded(
@@ -37,6 +44,10 @@ async def handle(context: Context, request: Request) -> Encoded:
             ),
         )
     )
+
+
+def _may_subscribe(request: Request, body: wire.ConsumerGroupHeartbeatRequest) -> bool:
+    return all(request.may_on_topic(Operation.DESCRIBE, name) for name in body.topic_names or ())
 
 
 def _command(context: Context, request: Request, body: wire.ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeat:
@@ -56,4 +67,5 @@ def _command(context: Context, request: Request, body: wire.ConsumerGroupHeartbe
         version=request.header.version,
         # Only a member without an id receives one.
         fresh_id=ZERO_UUID if body.member_id else context.entropy.uuid(),
+        describable=None if request.rights is None else request.describable,
     )

@@ -19,6 +19,7 @@ from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.deadline import within
 from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed, topic_name
 from penstock.handlers.support.throttled import STRICT_CREATE_PARTITIONS_FROM, Mutations
+from penstock.model.acl import Operation
 from penstock.model.errors import Refusal, ThrottlingQuotaExceeded, UnknownTopicOrPartition
 from penstock.model.ids import NodeId, TopicName
 
@@ -26,7 +27,8 @@ from penstock.model.ids import NodeId, TopicName
 async def handle(context: Context, request: Request) -> CreatePartitionsResponse:
     body: CreatePartitionsRequest = request.body
     counts = Counter(topic.name for topic in body.topics)
-    topics = [_command(topic) for topic in body.topics if counts[topic.name] == 1]
+    denied = [name for name, count in counts.items() if count == 1 and not request.may_on_topic(Operation.ALTER, name)]
+    topics = [_command(topic) for topic in body.topics if counts[topic.name] == 1 and topic.name not in denied]
     random = context.entropy.stream("placement")
     charge = Mutations(context, request, strict_from=STRICT_CREATE_PARTITIONS_FROM).charge
     try:
@@ -46,6 +48,7 @@ async def handle(context: Context, request: Request) -> CreatePartitionsResponse
     results = [
         _result(name, ErrorCode.invalid_request, "Duplicate topic name.") for name, count in counts.items() if count > 1
     ]
+    results.extend(_result(name, ErrorCode.topic_authorization_failed, None) for name in denied)
     results.extend(_outcome(topic, refusal) for topic, refusal in zip(topics, outcomes, strict=True))
     return CreatePartitionsResponse(throttle_time=NO_THROTTLE, results=tuple(results))
 

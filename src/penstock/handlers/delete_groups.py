@@ -9,16 +9,22 @@ from kio.schema.delete_groups.v2.response import DeletableGroupResult, DeleteGro
 from kio.schema.errors import ErrorCode
 
 from penstock.groups.commands import DeleteGroups
+from penstock.groups.share.commands import STATE_EXISTS
 from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.entities import NO_THROTTLE
-from penstock.model.errors import Refusal
+from penstock.handlers.support.share_deletion import delete_state
+from penstock.model.acl import Operation
+from penstock.model.errors import GroupAuthorizationFailed, Refusal
 
 
 async def handle(context: Context, request: Request) -> DeleteGroupsResponse:
     body: DeleteGroupsRequest = request.body
     results = []
     for group_id in dict.fromkeys(body.groups_names):
-        error = await _delete(context, group_id)
+        if request.may_on_group(Operation.DELETE, group_id):
+            error = await _delete(context, group_id)
+        else:
+            error = GroupAuthorizationFailed.code
         results.append(DeletableGroupResult(group_id=group_id, error_code=ErrorCode(error)))
     return DeleteGroupsResponse(throttle_time=NO_THROTTLE, results=tuple(results))
 
@@ -26,6 +32,10 @@ async def handle(context: Context, request: Request) -> DeleteGroupsResponse:
 async def _delete(context: Context, group_id: str) -> int:
     try:
         errors: tuple[int, ...] = await context.groups.ask(group_id, DeleteGroups((group_id,)))
+        if errors[0] == STATE_EXISTS:
+            # The state of a share group goes first: afterwards nothing would remember it.
+            failed = [code for code, _ in (await delete_state(context, group_id, None)).values() if code]
+            errors = tuple(failed) or await context.groups.ask(group_id, DeleteGroups((group_id,)))
     except Refusal as refusal:
         return refusal.code
     return errors[0]

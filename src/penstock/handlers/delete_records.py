@@ -25,6 +25,7 @@ from penstock.handlers.support.cluster_view import find_partition
 from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed, int32, int64, topic_name
 from penstock.handlers.support.visibility import wait_until_visible
+from penstock.model.acl import Operation
 from penstock.model.errors import (
     InvalidTopic,
     NotLeaderOrFollower,
@@ -33,6 +34,7 @@ from penstock.model.errors import (
     Refusal,
     RequestTimedOut,
     StorageError,
+    TopicAuthorizationFailed,
 )
 from penstock.model.ids import NO_OFFSET, Offset
 from penstock.model.topic import is_internal
@@ -50,11 +52,17 @@ async def handle(context: Context, request: Request) -> DeleteRecordsResponse:
     for topic in body.topics:
         requested = offsets.setdefault(topic.name, {})
         requested.update((partition.partition_index, partition.offset) for partition in topic.partitions)
+    denied = {name for name in offsets if not request.may_on_topic(Operation.DELETE, name)}
     await wait_until_visible(
-        context, [(name, index) for name, requested in offsets.items() for index in requested], request.pace
+        context,
+        [(name, index) for name, requested in offsets.items() if name not in denied for index in requested],
+        request.pace,
     )
     moved = {
-        name: {index: _advance_start(context, name, index, offset) for index, offset in requested.items()}
+        name: {
+            index: TopicAuthorizationFailed() if name in denied else _advance_start(context, name, index, offset)
+            for index, offset in requested.items()
+        }
         for name, requested in offsets.items()
     }
     unsaved = await _saved(context)

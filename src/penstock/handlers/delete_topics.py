@@ -18,7 +18,9 @@ from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.deadline import within
 from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed, topic_name
 from penstock.handlers.support.throttled import STRICT_DELETE_TOPICS_FROM, Mutations
-from penstock.model.errors import Refusal, ThrottlingQuotaExceeded
+from penstock.metadata.image import Image
+from penstock.model.acl import Operation
+from penstock.model.errors import Refusal, ThrottlingQuotaExceeded, TopicAuthorizationFailed
 from penstock.model.ids import TopicName
 
 KNOWS_DELETION_DISABLED_FROM: Final = 3
@@ -34,16 +36,42 @@ async def handle(context: Context, request: Request) -> DeleteTopicsResponse:
         TopicReference(name=None if topic.name is None else TopicName(topic.name), id=topic.topic_id)
         for topic in body.topics
     ]
+    denied: list[DeletedTopic] = []
+    if request.rights is not None and not request.may_on_cluster(Operation.DELETE, is_asked=False):
+        image = context.quorum.image
+        outcomes = [_denial(image, request, reference) for reference in references]
+        denied = [outcome for outcome in outcomes if outcome is not None]
+        references = [reference for reference, outcome in zip(references, outcomes, strict=True) if outcome is None]
     charge = Mutations(context, request, strict_from=STRICT_DELETE_TOPICS_FROM).charge
     try:
-        outcomes = await within(
+        deleted = await within(
             context.clock,
             body.timeout,
             context.controller.run(lambda image: decide_delete(image, references, charge=charge)),
         )
     except Refusal as refusal:
         return _refused(body, failed(refusal))
-    return DeleteTopicsResponse(throttle_time=NO_THROTTLE, responses=tuple(map(_result, outcomes)))
+    return DeleteTopicsResponse(throttle_time=NO_THROTTLE, responses=tuple(map(_result, (*denied, *deleted))))
+
+
+def _denial(image: Image, request: Request, reference: TopicReference) -> DeletedTopic | None:
+    """Return the result for a topic that the client may not delete; None if it may, or if there is no such id."""
+    name = reference.name
+    if reference.id is not None:
+        topic = image.topics_by_id.get(reference.id)
+        if name is not None or topic is None:
+            return None
+        name = topic.name
+    if name is None:
+        return None
+    is_visible = request.may_on_topic(Operation.DESCRIBE, name, is_asked=False)
+    if reference.id is None:
+        if is_visible and (name not in image.topics or request.may_on_topic(Operation.DELETE, name)):
+            return None
+        return DeletedTopic(name=name, id=None, refusal=TopicAuthorizationFailed())
+    if request.may_on_topic(Operation.DELETE, name):
+        return None
+    return DeletedTopic(name=name if is_visible else None, id=reference.id, refusal=TopicAuthorizationFailed())
 
 
 def _result(outcome: DeletedTopic) -> DeletableTopicResult:

@@ -19,8 +19,8 @@ from penstock.handlers.support.cluster_view import (
     reachable_brokers,
     voter_endpoints,
 )
-from penstock.handlers.support.context import Context, Request
-from penstock.handlers.support.entities import CLUSTER_OPERATIONS, NO_ERROR, NO_THROTTLE, int8, int32, node
+from penstock.handlers.support.context import Context, Request, cluster_operations
+from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, int8, int32, node
 from penstock.model.ids import NO_NODE, NodeId
 
 BROKERS: Final = 1
@@ -56,7 +56,7 @@ async def handle(context: Context, request: Request) -> DescribeClusterResponse:
             for broker, end_point in reachable_brokers(image, request.listener, with_fenced=body.include_fenced_brokers)
         ),
         cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if body.include_cluster_authorized_operations else OPERATIONS_UNKNOWN
+            cluster_operations(request) if body.include_cluster_authorized_operations else OPERATIONS_UNKNOWN
         ),
     )
 

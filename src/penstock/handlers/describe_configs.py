@@ -28,10 +28,12 @@ from penstock.config.describe import (
 )
 from penstock.config.loggers import level_of, logger_names
 from penstock.config.settings import Source
+from penstock.handlers.support.config_rights import check_config_right
 from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed, int8
 from penstock.metadata import image as resources
 from penstock.metadata.image import ConfigResource
+from penstock.model.acl import Operation
 from penstock.model.errors import InvalidRequest, Refusal, UnknownTopicOrPartition
 from penstock.model.ids import NodeId
 from penstock.model.topic import check_name
@@ -47,14 +49,17 @@ async def handle(context: Context, request: Request) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(
         throttle_time=NO_THROTTLE,
         results=tuple(
-            _answer(context, resource, synonyms=body.include_synonyms, doc=body.include_documentation)
+            _answer(context, request, resource, synonyms=body.include_synonyms, doc=body.include_documentation)
             for resource in body.resources
         ),
     )
 
 
-def _answer(context: Context, resource: DescribeConfigsResource, *, synonyms: bool, doc: bool) -> DescribeConfigsResult:
+def _answer(
+    context: Context, request: Request, resource: DescribeConfigsResource, *, synonyms: bool, doc: bool
+) -> DescribeConfigsResult:
     try:
+        check_config_right(request, Operation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name)
         described = _describe(context, resource)
     except Refusal as refusal:
         return DescribeConfigsResult(

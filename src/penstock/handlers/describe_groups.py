@@ -11,12 +11,14 @@ from typing import Final
 from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
 from kio.schema.describe_groups.v6.response import DescribedGroup, DescribedGroupMember, DescribeGroupsResponse
 from kio.schema.errors import ErrorCode
+from kio.static.primitive import i32
 
 from penstock.groups import commands
 from penstock.groups.errors import GroupIdNotFound
 from penstock.handlers.support.context import Context, Request
-from penstock.handlers.support.entities import GROUP_OPERATIONS, NO_ERROR, NO_THROTTLE, OPERATIONS_UNKNOWN, group
-from penstock.model.errors import Refusal
+from penstock.handlers.support.entities import NO_THROTTLE, OPERATIONS_UNKNOWN, group
+from penstock.model.acl import Operation, ResourceType
+from penstock.model.errors import GroupAuthorizationFailed, Refusal
 
 GROUP_ID_NOT_FOUND_FROM: Final = 6
 
@@ -25,10 +27,15 @@ async def handle(context: Context, request: Request) -> DescribeGroupsResponse:
     body: DescribeGroupsRequest = request.body
     described = []
     for group_id in body.groups:
+        if not request.may_on_group(Operation.DESCRIBE, group_id):
+            described.append(_described_group(_denied(group_id), OPERATIONS_UNKNOWN))
+            continue
         found = await _describe(context, group_id)
         if found.error == GroupIdNotFound.code and request.header.version < GROUP_ID_NOT_FOUND_FROM:
             found = replace(found, error=0, error_message=None)
-        described.append(_described_group(found, with_operations=body.include_authorized_operations))
+        is_listed = body.include_authorized_operations and not found.error
+        operations = request.operations(ResourceType.GROUP, group_id) if is_listed else OPERATIONS_UNKNOWN
+        described.append(_described_group(found, operations))
     return DescribeGroupsResponse(throttle_time=NO_THROTTLE, groups=tuple(described))
 
 
@@ -41,10 +48,13 @@ async def _describe(context: Context, group_id: str) -> commands.DescribedGroup:
     return found[0]
 
 
-def _described_group(found: commands.DescribedGroup, *, with_operations: bool) -> DescribedGroup:
-    error = ErrorCode(found.error)
+def _denied(group_id: str) -> commands.DescribedGroup:
+    return commands.DescribedGroup(error=GroupAuthorizationFailed.code, group_id=group_id, state="")
+
+
+def _described_group(found: commands.DescribedGroup, operations: i32) -> DescribedGroup:
     return DescribedGroup(
-        error_code=error,
+        error_code=ErrorCode(found.error),
         error_message=found.error_message,
         group_id=group(found.group_id),
         group_state=found.state,
@@ -61,5 +71,5 @@ def _described_group(found: commands.DescribedGroup, *, with_operations: bool) -
             )
             for member in found.members
         ),
-        authorized_operations=GROUP_OPERATIONS if with_operations and error is NO_ERROR else OPERATIONS_UNKNOWN,
+        authorized_operations=operations,
     )

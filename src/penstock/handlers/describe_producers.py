@@ -16,7 +16,8 @@ from kio.schema.types import ProducerId
 
 from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed, int32, int64
-from penstock.model.errors import NotLeaderOrFollower, Refusal, UnknownTopicOrPartition
+from penstock.model.acl import Operation
+from penstock.model.errors import NotLeaderOrFollower, Refusal, TopicAuthorizationFailed, UnknownTopicOrPartition
 from penstock.model.ids import TopicName
 
 
@@ -27,18 +28,28 @@ async def handle(context: Context, request: Request) -> DescribeProducersRespons
         topics=tuple(
             TopicResponse(
                 name=topic.name,
-                partitions=tuple(_describe(context, topic.name, each) for each in topic.partition_indexes),
+                partitions=tuple(
+                    _describe(context, topic.name, each, is_denied=is_denied) for each in topic.partition_indexes
+                ),
             )
             for topic in body.topics
+            for is_denied in (not request.may_on_topic(Operation.READ, topic.name),)
         ),
     )
 
 
-def _describe(context: Context, topic: str, index: int) -> PartitionResponse:
+def _describe(context: Context, topic: str, index: int, *, is_denied: bool) -> PartitionResponse:
     try:
+        if is_denied:
+            raise TopicAuthorizationFailed
         producers = _producers(context, topic, index)
     except Refusal as refusal:
-        return PartitionResponse(partition_index=int32(index), error_code=failed(refusal), active_producers=())
+        return PartitionResponse(
+            partition_index=int32(index),
+            error_code=failed(refusal),
+            error_message=refusal.message if is_denied else None,
+            active_producers=(),
+        )
     return PartitionResponse(partition_index=int32(index), error_code=NO_ERROR, active_producers=producers)
 
 

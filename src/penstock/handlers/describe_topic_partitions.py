@@ -18,10 +18,12 @@ from kio.schema.errors import ErrorCode
 
 from penstock.handlers.support.cluster_view import is_reachable, offline_replicas
 from penstock.handlers.support.context import Context, Request
-from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, TOPIC_OPERATIONS, int32, node, nodes, topic_name
+from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, int32, node, nodes, topic_name
 from penstock.metadata.image import Image, PartitionImage
+from penstock.model.acl import Operation, ResourceType
 from penstock.model.ids import NO_NODE, TopicName
 from penstock.model.topic import is_internal, name_problem
+from penstock.scheduling.scheduler import Pace
 
 
 async def handle(context: Context, request: Request) -> DescribeTopicPartitionsResponse:
@@ -33,34 +35,54 @@ async def handle(context: Context, request: Request) -> DescribeTopicPartitionsR
         if all_topics
         else sorted({TopicName(topic.name) async for topic in request.pace.each(body.topics)})
     )
+    denied: list[TopicName] = []
+    if request.rights is not None:
+        visible = [
+            name
+            async for name in request.pace.each(names)
+            if request.may_on_topic(Operation.DESCRIBE, name, is_asked=not all_topics)
+        ]
+    else:
+        visible = names
     first = 0
     if body.cursor is not None:
         from_name = TopicName(body.cursor.topic_name)
         if body.cursor.partition_index < 0 or not (all_topics or from_name in names):
-            return _refused(body)
+            return await _refused(body, request.pace)
         names = [name for name in names if name >= from_name]
-        if names and names[0] == from_name:
+        visible = [name for name in visible if name >= from_name]
+        if visible and visible[0] == from_name:
             first = body.cursor.partition_index
+    if not all_topics:
+        denied = sorted(set(names) - set(visible))
     most = context.settings.integer("max.request.partition.size.limit")
     room = max(min(most, body.response_partition_limit), 1)
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     cursor: Cursor | None = None
-    async for name in request.pace.each(names):
+    async for name in request.pace.each(visible):
         if room == 0:
             cursor = Cursor(topic_name=topic_name(name), partition_index=int32(0))
             break
-        described, next_index = _topic(image, request.listener, name, first=first, room=room)
+        described, next_index = _topic(image, request, name, first=first, room=room)
         topics.append(described)
         room -= len(described.partitions)
         first = 0
         if next_index is not None:
             cursor = Cursor(topic_name=topic_name(name), partition_index=int32(next_index))
             break
+    topics += [_denied(name) for name in denied]
     return DescribeTopicPartitionsResponse(throttle_time=NO_THROTTLE, topics=tuple(topics), next_cursor=cursor)
 
 
+def _denied(name: TopicName) -> DescribeTopicPartitionsResponseTopic:
+    """Return the result of a topic that the client may not see, whether it exists or not."""
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.topic_authorization_failed, name=topic_name(name), topic_id=None, partitions=()
+    )
+
+
 def _topic(
-    image: Image, listener: str, name: TopicName, *, first: int, room: int
+    image: Image, request: Request, name: TopicName, *, first: int, room: int
 ) -> tuple[DescribeTopicPartitionsResponseTopic, int | None]:
     """Return as many partitions of the topic as fit, and the index of the first that was omitted."""
     topic = image.topics.get(name)
@@ -77,8 +99,8 @@ def _topic(
         name=topic_name(name),
         topic_id=None if topic is None else topic.id,
         is_internal=is_internal(name),
-        partitions=tuple(_partition(image, listener, index, partitions[index]) for index in range(first, end)),
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        partitions=tuple(_partition(image, request.listener, index, partitions[index]) for index in range(first, end)),
+        topic_authorized_operations=request.operations(ResourceType.TOPIC, name),
     )
     return described, end if end < len(partitions) else None
 
@@ -100,13 +122,15 @@ def _partition(
     )
 
 
-def _refused(body: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+async def _refused(body: DescribeTopicPartitionsRequest, pace: Pace) -> DescribeTopicPartitionsResponse:
     return DescribeTopicPartitionsResponse(
         throttle_time=NO_THROTTLE,
         topics=tuple(
-            DescribeTopicPartitionsResponseTopic(
-                error_code=ErrorCode.invalid_request, name=topic.name, topic_id=None, partitions=()
-            )
-            for topic in body.topics
+            [
+                DescribeTopicPartitionsResponseTopic(
+                    error_code=ErrorCode.invalid_request, name=topic.name, topic_id=None, partitions=()
+                )
+                async for topic in pace.each(body.topics)
+            ]
         ),
     )

@@ -4,6 +4,7 @@ Goes to transactions/admin.py. Refuses, per id: TRANSACTIONAL_ID_NOT_FOUND, INVA
 every coordinator refuses.
 """
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import cast
@@ -16,26 +17,33 @@ from kio.static.primitive import TZAware
 
 from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.entities import NO_THROTTLE, int16, int32, milliseconds, topic_name
+from penstock.model.acl import Operation
 from penstock.model.errors import Refusal
 from penstock.transactions.commands import DescribedTransaction, DescribeTransaction
+from penstock.transactions.errors import TransactionalIdAuthorizationFailed
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 async def handle(context: Context, request: Request) -> DescribeTransactionsResponse:
     body: DescribeTransactionsRequest = request.body
-    states = [_transaction_state(await _describe(context, name)) for name in body.transactional_ids]
+    states = [_transaction_state(await _describe(context, request, name)) for name in body.transactional_ids]
     return DescribeTransactionsResponse(throttle_time=NO_THROTTLE, transaction_states=tuple(states))
 
 
-async def _describe(context: Context, transactional_id: str) -> DescribedTransaction:
+async def _describe(context: Context, request: Request, transactional_id: str) -> DescribedTransaction:
     try:
+        if not request.may_on_transactional_id(Operation.DESCRIBE, transactional_id):
+            raise TransactionalIdAuthorizationFailed
         found: DescribedTransaction = await context.transactions.ask(
             transactional_id, DescribeTransaction(transactional_id)
         )
     except Refusal as refusal:
         return DescribedTransaction(error=refusal.code, transactional_id=transactional_id)
-    return found
+    if request.rights is None:
+        return found
+    seen = (each for each in found.partitions if request.may_on_topic(Operation.DESCRIBE, each.topic, is_asked=False))
+    return replace(found, partitions=tuple(seen))
 
 
 def _transaction_state(found: DescribedTransaction) -> TransactionState:

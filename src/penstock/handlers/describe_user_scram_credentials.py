@@ -55,9 +55,7 @@ def _result(name: str, count: int, known: Mapping[str, _Infos]) -> DescribeUserS
 
 
 def _described(name: str, infos: _Infos) -> DescribeUserScramCredentialsResult:
-    return DescribeUserScramCredentialsResult(
-        user=name, error_code=NO_ERROR, error_message=None, credential_infos=infos
-    )
+    return DescribeUserScramCredentialsResult(user=name, error_code=NO_ERROR, error_message="", credential_infos=infos)
 
 
 def _refused(name: str, refusal: Refusal) -> DescribeUserScramCredentialsResult:

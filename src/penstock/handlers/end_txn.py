@@ -11,9 +11,11 @@ from kio.schema.types import ProducerId
 
 from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.entities import NO_THROTTLE, int16
+from penstock.model.acl import Operation
 from penstock.model.errors import Refusal
 from penstock.transactions.client_codes import for_client
 from penstock.transactions.commands import EndTxn, EndTxnReply
+from penstock.transactions.errors import TransactionalIdAuthorizationFailed
 from penstock.transactions.settings import VERSION_EPOCH_BUMP
 
 EPOCH_BUMP_FROM = 5
@@ -31,6 +33,8 @@ async def handle(context: Context, request: Request) -> EndTxnResponse:
     )
     reply: EndTxnReply
     try:
+        if not request.may_on_transactional_id(Operation.WRITE, body.transactional_id):
+            raise TransactionalIdAuthorizationFailed
         reply = await context.transactions.ask(body.transactional_id, command)
     except Refusal as refusal:
         reply = EndTxnReply(error=refusal.code)

@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.entities import NO_ERROR
+from penstock.handlers.support.forwarding import address_text
 from penstock.handlers.support.registry import COLD
 from penstock.handlers.support.reply import Encoded
 from penstock.handlers.support.throttled import throttled
@@ -39,6 +40,9 @@ async def handle(context: Context, request: Request) -> EnvelopeResponse:
         return EnvelopeResponse(error_code=ErrorCode.invalid_request)
     except InvalidPrincipal:
         return EnvelopeResponse(error_code=ErrorCode.principal_deserialization_failure)
+    if context.authorizer is not None:
+        # The request is authorized as the client that sent it, not as the node that forwards it.
+        header.rights = context.authorizer.rights(principal, address_text(body.client_host_address))
     table = context.throttle.table
     if table is not None:
         # Changes are charged here, where they are decided; the node that the client is connected to mutes it.

@@ -15,11 +15,19 @@ from typing import Any, Final
 
 from penstock.handlers.support import replica_fetch
 from penstock.handlers.support.context import Context
+from penstock.handlers.support.fetch_rights import deny_replica, may_read, owner_of
 from penstock.handlers.support.partition_errors import HINTED, endpoints_of, leader_hint, not_hosted
 from penstock.handlers.support.reply import Parked, Parts
 from penstock.handlers.support.throttled import charge_fetch, throttle_ms
 from penstock.metadata.opening import METADATA_TOPIC_ID
-from penstock.model.errors import UNKNOWN_SERVER_ERROR, Corruption, OffsetNotAvailable, Refusal, StorageError
+from penstock.model.errors import (
+    UNKNOWN_SERVER_ERROR,
+    Corruption,
+    OffsetNotAvailable,
+    Refusal,
+    StorageError,
+    TopicAuthorizationFailed,
+)
 from penstock.model.ids import NodeId
 from penstock.model.job import Job
 from penstock.ports.network import Connection
@@ -28,7 +36,8 @@ from penstock.replication.isr import most_caught_up
 from penstock.replication.partition import Partition
 from penstock.replication.waiting import Deadlines
 from penstock.scheduling.scheduler import SLICE_COST, ClientGone
-from penstock.wire.frame import Header, MalformedRequest
+from penstock.security.rights import Rights
+from penstock.wire.frame import Header
 from penstock.wire.hot.fetch import (
     TOPIC_ID_FROM,
     FetchPartition,
@@ -65,6 +74,18 @@ class FetchHandler:
             eviction_s=settings["min.incremental.fetch.session.eviction.ms"] / 1000,
         )
         self.followers_serve_consumers = settings["replica.selector.class"] == RACK_AWARE
+        if context.authorizer is not None:
+            context.authorizer.on_change.append(self.rights_changed)
+
+    def rights_changed(self) -> None:
+        """Answer the parked fetches of clients that have lost the right to read, and read idle partitions again."""
+        # Until it ends, nothing is returned that may not be read: each attempt checks the rights itself.
+        self.context.scheduler.soon(self._checking_rights)
+
+    def _checking_rights(self) -> Job[None]:
+        yield from self.sessions.reading_all_again()
+        for waiting in [each for each in self.deadlines.waiting() if isinstance(each, PendingFetch)]:
+            yield from waiting.checking_rights()
 
     def handle(
         self, frame: memoryview, header: Header, listener: str = "PLAINTEXT", connection: Connection | None = None
@@ -72,7 +93,9 @@ class FetchHandler:
         request = read_request(frame, header.body_position, header.version)
         if request.replica_id >= 0:
             if connection is not None and not connection.is_node:
-                raise MalformedRequest("a fetch with a replica id is only for nodes of the cluster")
+                denial = deny_replica(request, header)
+                if denial is not None:
+                    return denial
             if request.partitions and request.partitions[0].topic == METADATA_TOPIC:
                 from penstock.handlers.support import metadata_fetch  # only nodes of a cluster fetch it
 
@@ -81,7 +104,7 @@ class FetchHandler:
         by_id = header.version >= TOPIC_ID_FROM
         now = self.clock.monotonic()
         try:
-            session = self.sessions.find(request, by_id=by_id, now=now)
+            session = self.sessions.find(request, by_id=by_id, now=now, owner=owner_of(header))
         except Refusal as refusal:
             return write_response(
                 header.version,
@@ -91,7 +114,7 @@ class FetchHandler:
                 throttle_ms=header.throttle_ms,
             )
         fetch = PendingFetch(self, header, request, session, listener)
-        if len(request.partitions if session is None else session.partitions) > LARGE_COUNT_MIN:
+        if fetch.is_large:
             fetch.begin(now + request.max_wait_ms / 1000)
             return fetch
         parts = fetch.attempt()
@@ -116,8 +139,10 @@ class PendingFetch(Parked):
         "_listener",
         "_max_bytes",
         "_missing",
+        "_readable",
         "_reads_again",
         "_request",
+        "_rights",
         "_session",
         "_waits_on",
     )
@@ -133,6 +158,9 @@ class PendingFetch(Parked):
         self._listener = listener
         self._by_id = header.version >= TOPIC_ID_FROM
         self._max_bytes = min(request.max_bytes, int(handler.context.settings["fetch.max.bytes"]))
+        self._rights: Rights | None = header.rights
+        if self._rights is not None:
+            self._readable = self._rights.readable_ids if self._by_id else self._rights.readable_names
         client = header.client
         if client is None or client.fetch is None:
             self._client = None
@@ -148,12 +176,13 @@ class PendingFetch(Parked):
     @property
     def is_large(self) -> bool:
         """Return whether the request has so many partitions that reading all of them takes several slices."""
-        requested = self._request.partitions if self._session is None else self._session.partitions
-        return len(requested) > LARGE_COUNT_MIN
+        return len(self._request.partitions if self._session is None else self._session.ready) > LARGE_COUNT_MIN
 
     def begin(self, deadline: float) -> None:
         """Read many partitions in slices, and wait for more records if there are too few."""
         self._deadline = deadline
+        if self._session is not None:
+            self._session.wait_with(self)
         self._read_in_slices(final=False)
 
     def _read_in_slices(self, *, final: bool) -> None:
@@ -196,9 +225,10 @@ class PendingFetch(Parked):
             if number % SLICE_COST == SLICE_COST - 1:
                 yield None
             answer = self._read(requested, max(0, self._max_bytes - size), at_least_one=size == 0)
-            answers.append(answer)
-            size += answer.size
-            urgent = urgent or _is_urgent(answer)
+            if self._session is None or not self._is_idle(self._session, requested, answer):
+                answers.append(answer)
+                size += answer.size
+                urgent = urgent or _is_urgent(answer)
         if not urgent and size < min(self._request.min_bytes, self._max_bytes):
             self._missing = self._request.min_bytes - size
             return None
@@ -211,17 +241,20 @@ class PendingFetch(Parked):
             # KIP-219: a client over its quota gets only the throttle time.
             return self._write((), self._session, throttle_ms(wait))
         answers: list[PartitionAnswer] = []
+        session = self._session
         room = self._max_bytes
         size = 0
         urgent = final or request.max_wait_ms <= 0
         for requested in self._requested():
             answer = self._read(requested, room, at_least_one=size == 0)
+            if session is not None and self._is_idle(session, requested, answer):
+                continue
             answers.append(answer)
             size += answer.size
             room = max(0, room - answer.size)
             if _is_urgent(answer):
                 urgent = True
-        if not urgent and answers and size < min(request.min_bytes, self._max_bytes):
+        if not urgent and (answers or session is not None) and size < min(request.min_bytes, self._max_bytes):
             self._missing = request.min_bytes - size
             return None
         return self._answer(answers)
@@ -229,7 +262,16 @@ class PendingFetch(Parked):
     def _requested(self) -> Iterable[FetchPartition]:
         if self._session is None:
             return self._request.partitions
-        return [cached.requested for cached in self._session.partitions.values()]
+        return [cached.requested for cached in self._session.ready]
+
+    def _is_idle(self, session: FetchSession, requested: FetchPartition, answer: PartitionAnswer) -> bool:
+        """Return whether a partition has nothing to return; the session then reads it again after its next event."""
+        cached = session.partitions.get((requested.topic, requested.index))
+        if cached is None or not cached.is_idle(answer, committed_only=self._request.isolation_level == READ_COMMITTED):
+            return False
+        cached.watch(self._find(requested))
+        session.ready.pop(cached, None)
+        return True
 
     def _answer(self, answers: list[PartitionAnswer]) -> Parts:
         session = self._session
@@ -237,7 +279,9 @@ class PendingFetch(Parked):
             answers = session.news(answers)
         else:
             handler = self._handler
-            session = handler.sessions.begin(self._request, by_id=self._by_id, now=handler.clock.monotonic())
+            session = handler.sessions.begin(
+                self._request, by_id=self._by_id, now=handler.clock.monotonic(), owner=owner_of(self._header)
+            )
             if session is not None:
                 session.remember(answers)
         self._count(answers)
@@ -290,7 +334,14 @@ class PendingFetch(Parked):
 
     def _read(self, requested: FetchPartition, room: int, *, at_least_one: bool) -> PartitionAnswer:
         request = self._request
+        rights = self._rights
         try:
+            if (
+                rights is not None
+                and requested.topic not in self._readable
+                and not may_read(self._handler, self._header, requested)
+            ):
+                raise TopicAuthorizationFailed
             partition = self._find(requested)
             if partition is None:
                 return self._unknown(requested)
@@ -329,6 +380,10 @@ class PendingFetch(Parked):
             if request.isolation_level == READ_COMMITTED:
                 # Without records there is nothing to filter.
                 answer.aborted = partition.log.aborted_in(requested.offset, records) if records is not None else ()
+            return answer
+        except TopicAuthorizationFailed as refusal:
+            answer = PartitionAnswer(requested.topic, requested.index, refusal.code)
+            answer.aborted = ()
             return answer
         except Refusal as refusal:
             return PartitionAnswer(requested.topic, requested.index, refusal.code)
@@ -378,11 +433,17 @@ class PendingFetch(Parked):
     # -- parked ----------------------------------------------------------------------------
 
     def park(self, deadline: float) -> None:
-        for requested in self._requested():
-            partition = self._find(requested)
-            if partition is not None:
-                partition.waiters.add_fetch(self)
-                self._waits_on.append(partition)
+        session = self._session
+        if session is not None:
+            session.wait_with(self)
+            for cached in session.ready:
+                cached.watch(self._find(cached.requested))
+        else:
+            for requested in self._request.partitions:
+                partition = self._find(requested)
+                if partition is not None:
+                    partition.waiters.add_watcher(self)
+                    self._waits_on.append(partition)
         self._handler.deadlines.add(deadline, self)
 
     def more_bytes(self, size: int) -> None:
@@ -392,6 +453,17 @@ class PendingFetch(Parked):
             self._gained = 0
             self._retry(final=False)
 
+    def checking_rights(self) -> Job[None]:
+        """Answer if the client has lost the right to read one of the topics."""
+        if self._rights is None:
+            return
+        for number, requested in enumerate(list(self._requested()), start=1):
+            if requested.topic not in self._readable and not may_read(self._handler, self._header, requested):
+                self._retry(final=True)
+                return
+            if number % SLICE_COST == 0:
+                yield None
+
     def changed(self) -> None:
         self._retry(final=True)
 
@@ -400,7 +472,7 @@ class PendingFetch(Parked):
 
     def _retry(self, *, final: bool) -> None:
         if self.parts is None and self.on_ready is not None:
-            if self.is_large:
+            if self._is_reading or self.is_large:
                 self._read_in_slices(final=final)
                 return
             parts = self.attempt(final=final)
@@ -413,8 +485,10 @@ class PendingFetch(Parked):
         self._leave()
 
     def _leave(self) -> None:
+        if self._session is not None and self._session.waiting is self:
+            self._session.waiting = None
         for partition in self._waits_on:
-            partition.waiters.remove_fetch(self)
+            partition.waiters.remove_watcher(self)
         self._waits_on = []
 
 

@@ -10,7 +10,8 @@ from penstock.coordinator.errors import CoordinatorLoadInProgress
 from penstock.groups.commands import Heartbeat, HeartbeatReply
 from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.reply import Encoded
-from penstock.model.errors import NO_ERROR, Refusal
+from penstock.model.acl import Operation
+from penstock.model.errors import NO_ERROR, GroupAuthorizationFailed, Refusal
 from penstock.wire.hot import heartbeat as wire
 
 
@@ -20,6 +21,8 @@ async def handle(context: Context, request: Request) -> Encoded:
         group_id=body.group_id, generation=body.generation, member_id=body.member_id, instance_id=body.instance_id
     )
     try:
+        if not request.may_on_group(Operation.READ, body.group_id):
+            raise GroupAuthorizationFailed
         reply: HeartbeatReply = await context.groups.ask(body.group_id, command)
         error = reply.error
     except CoordinatorLoadInProgress:

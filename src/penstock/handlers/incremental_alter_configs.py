@@ -26,6 +26,7 @@ from penstock.controller.settings import (
     decide_incremental_alter,
     refused,
 )
+from penstock.handlers.support.config_rights import permitted
 from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.entities import NO_THROTTLE, int8
 from penstock.metadata.image import BROKER_LOGGER, ConfigResource
@@ -35,18 +36,21 @@ from penstock.model.ids import NodeId
 
 async def handle(context: Context, request: Request) -> IncrementalAlterConfigsResponse:
     body: IncrementalAlterConfigsRequest = request.body
-    requested = [_changes(resource) for resource in body.resources]
+    requested, denied = permitted(request, [_changes(resource) for resource in body.resources])
     stored = [changes for changes in requested if changes.resource.type != BROKER_LOGGER]
     results = iter(await _alter_stored(context, stored, validate_only=body.validate_only))
     return IncrementalAlterConfigsResponse(
         throttle_time=NO_THROTTLE,
-        responses=tuple(
-            _entity(
-                _alter_loggers(changes, context.node_id, validate_only=body.validate_only)
-                if changes.resource.type == BROKER_LOGGER
-                else next(results)
-            )
-            for changes in requested
+        responses=(
+            *map(_entity, denied),
+            *(
+                _entity(
+                    _alter_loggers(changes, context.node_id, validate_only=body.validate_only)
+                    if changes.resource.type == BROKER_LOGGER
+                    else next(results)
+                )
+                for changes in requested
+            ),
         ),
     )
 

@@ -17,10 +17,13 @@ from kio.schema.types import ProducerId as WireProducerId
 
 from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed, in_milliseconds, int16
-from penstock.model.errors import Refusal
+from penstock.model.acl import Operation, ResourceType
+from penstock.model.errors import ClusterAuthorizationFailed, Refusal
 from penstock.model.ids import NO_PRODUCER_ID
+from penstock.security.rights import Rights
 from penstock.transactions.client_codes import INIT_PRODUCER_ID_KNOWS_FENCED, for_client
 from penstock.transactions.commands import InitProducerId, InitProducerIdReply
+from penstock.transactions.errors import TransactionalIdAuthorizationFailed
 
 NO_PRODUCER_EPOCH: Final = -1
 
@@ -33,7 +36,11 @@ async def handle(context: Context, request: Request) -> InitProducerIdResponse:
         return _refused(ErrorCode.invalid_request)
     try:
         if body.transactional_id is not None:
+            if not request.may_on_transactional_id(Operation.WRITE, body.transactional_id):
+                raise TransactionalIdAuthorizationFailed
             return await _init_transactional(context, body, request.header.version)
+        if request.rights is not None and not _may_be_idempotent(request, request.rights):
+            raise ClusterAuthorizationFailed
         producer_id = await context.producer_ids.take()
     except Refusal as refusal:
         return _refused(failed(refusal))
@@ -42,6 +49,13 @@ async def handle(context: Context, request: Request) -> InitProducerIdResponse:
         error_code=NO_ERROR,
         producer_id=WireProducerId(producer_id),
         producer_epoch=int16(0),
+    )
+
+
+def _may_be_idempotent(request: Request, rights: Rights) -> bool:
+    """Return whether the client may write to any topic (KIP-679)."""
+    return request.may_on_cluster(Operation.IDEMPOTENT_WRITE, is_asked=False) or rights.allows_any(
+        Operation.WRITE, ResourceType.TOPIC, api_key=request.header.api_key
     )
 
 

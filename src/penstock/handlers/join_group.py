@@ -18,7 +18,8 @@ from kio.schema.join_group.v9.response import JoinGroupResponse, JoinGroupRespon
 from penstock.groups.commands import JoinGroup, JoinReply
 from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.entities import NO_THROTTLE, in_milliseconds, int32
-from penstock.model.errors import Refusal
+from penstock.model.acl import Operation
+from penstock.model.errors import GroupAuthorizationFailed, Refusal
 
 MEMBER_ID_REQUIRED_FROM: Final = 4
 NULL_PROTOCOL_NAME_FROM: Final = 7
@@ -41,10 +42,16 @@ async def handle(context: Context, request: Request) -> JoinGroupResponse:
         fresh_id=context.entropy.uuid(),
         must_know_member_id=version >= MEMBER_ID_REQUIRED_FROM,
         can_skip_assignment=version >= CAN_SKIP_ASSIGNMENT_FROM,
+        describable=None if request.rights is None else request.describable,
     )
     try:
+        if not request.may_on_group(Operation.READ, body.group_id):
+            raise GroupAuthorizationFailed
         context.groups.admit_member(sum(len(metadata) for _, metadata in command.protocols))
         reply: JoinReply = await context.groups.ask(body.group_id, command)
+        # The right may have been removed while the request waited for other members.
+        if not request.may_on_group(Operation.READ, body.group_id, is_asked=False):
+            raise GroupAuthorizationFailed
     except Refusal as refusal:
         reply = JoinReply(error=refusal.code)
     return JoinGroupResponse(

@@ -14,7 +14,8 @@ from kio.schema.leave_group.v5.response import LeaveGroupResponse, MemberRespons
 from penstock.groups.commands import LeaveGroup, LeaveReply, LeavingMember
 from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.entities import NO_THROTTLE
-from penstock.model.errors import Refusal
+from penstock.model.acl import Operation
+from penstock.model.errors import GroupAuthorizationFailed, Refusal
 
 MANY_MEMBERS_FROM: Final = 3
 
@@ -28,6 +29,8 @@ async def handle(context: Context, request: Request) -> LeaveGroupResponse:
         ),
     )
     try:
+        if not request.may_on_group(Operation.READ, body.group_id):
+            raise GroupAuthorizationFailed
         reply: LeaveReply = await context.groups.ask(body.group_id, command)
     except Refusal as refusal:
         reply = LeaveReply(error=refusal.code)

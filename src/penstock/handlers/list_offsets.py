@@ -25,6 +25,7 @@ from penstock.handlers.support.cluster_view import find_partition
 from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed, int32, int64, topic_name
 from penstock.handlers.support.visibility import wait_until_visible
+from penstock.model.acl import Operation
 from penstock.model.errors import NotLeaderOrFollower, OffsetNotAvailable, Refusal
 from penstock.scheduling.scheduler import Pace
 from penstock.wire.unpacking import DECOMPRESSED_SIZE_MAX
@@ -66,15 +67,21 @@ NOTHING: Final = Found(-1, -1, -1)
 async def handle(context: Context, request: Request) -> ListOffsetsResponse:
     body: ListOffsetsRequest = request.body
     requested: Counter[tuple[str, int]] = Counter()
-    for topic in body.topics:
+    async for topic in request.pace.each(body.topics):
         async for partition in request.pace.each(topic.partitions):
             requested[topic.name, partition.partition_index] += 1
+    denied = {topic.name for topic in body.topics if not request.may_on_topic(Operation.DESCRIBE, topic.name)}
     if body.replica_id == CONSUMER:
-        await wait_until_visible(context, requested, request.pace)
+        visible = [each for each in requested if each[0] not in denied] if denied else requested
+        await wait_until_visible(context, visible, request.pace)
     topics: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
-    for topic in body.topics:
+    async for topic in request.pace.each(body.topics):
         # If a topic occurs twice in the request, the response has it once, as in Kafka.
         answers = topics.setdefault(topic.name, {})
+        if topic.name in denied:
+            for partition in topic.partitions:
+                answers[partition.partition_index] = _reply(partition, ErrorCode.topic_authorization_failed, NOTHING)
+            continue
         async for partition in request.pace.each(topic.partitions):
             twice = requested[topic.name, partition.partition_index] > 1
             answers[partition.partition_index] = await _answer(context, request, topic.name, partition, twice=twice)

@@ -17,11 +17,21 @@ from penstock.groups.commands import COMMITTED, OffsetCommit, OffsetToCommit
 from penstock.handlers.support.context import Context
 from penstock.handlers.support.reply import Parked, ParkedWrite, Parts
 from penstock.metadata.image import Image
-from penstock.model.errors import NO_ERROR, UNKNOWN_SERVER_ERROR, Refusal, UnknownTopicId, UnknownTopicOrPartition
+from penstock.model.acl import Operation, ResourceType
+from penstock.model.errors import (
+    NO_ERROR,
+    UNKNOWN_SERVER_ERROR,
+    GroupAuthorizationFailed,
+    Refusal,
+    TopicAuthorizationFailed,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
 from penstock.model.ids import TopicName
 from penstock.model.job import Job
 from penstock.ports.network import Connection
 from penstock.scheduling.scheduler import SLICE_COST
+from penstock.security.rights import Rights
 from penstock.wire.frame import Header, MalformedRequest
 from penstock.wire.hot import offset_commit as wire
 
@@ -140,6 +150,27 @@ class _LargeCommit(ParkedCommit):
             self.ready(self.answer(self._codes))
 
 
+def _may_commit(rights: Rights, image: Image, topic_named: wire.Topic, header: Header) -> bool:
+    """Return whether the client may commit offsets of a topic; an unknown id is answered as unknown."""
+    if isinstance(topic_named, str):
+        name = topic_named
+    else:
+        topic = image.topics_by_id.get(topic_named)
+        if topic is None:
+            return True
+        name = topic.name
+    return rights.allows(Operation.READ, ResourceType.TOPIC, name, api_key=header.api_key)
+
+
+def _refuse(topic: wire.Topic, partitions: Sequence[wire.Committed], code: int, results: Results) -> None:
+    results.setdefault(topic, []).extend((index, code) for index, *_ in partitions)
+
+
+def _refuse_all(body: wire.OffsetCommitRequest, code: int, results: Results) -> None:
+    for topic, partitions in body.topics:
+        _refuse(topic, partitions, code, results)
+
+
 def _known_offsets(
     image: Image,
     topic_named: wire.Topic,
@@ -184,8 +215,9 @@ class OffsetCommitHandler:
         if image is not self._image:
             self._cached_commits.clear()
             self._image = image
-        seen = self._cached_commits.get((version, data[: -wire.REPEATED_END]))
-        if seen is None:
+        key = version, data[: -wire.REPEATED_END]
+        seen = self._cached_commits.get(key)
+        if seen is None or (header.rights is not None and key not in header.rights.commits):
             return self._handle_any(data, header, image)
         offset, leader_epoch, end = wire.read_repeated_end(data, len(data) - wire.REPEATED_END)
         if end not in wire.NO_METADATA:
@@ -208,14 +240,25 @@ class OffsetCommitHandler:
         results: Results = {}
         offsets: list[OffsetToCommit] = []
         named: list[tuple[wire.Topic, int]] = []
-        for topic_named, partitions in body.topics:
-            offsets += _known_offsets(image, topic_named, partitions, results, named)
+        rights: Rights | None = header.rights
+        if rights is not None and not rights.allows(
+            Operation.READ, ResourceType.GROUP, body.group_id, api_key=header.api_key
+        ):
+            _refuse_all(body, GroupAuthorizationFailed.code, results)
+        else:
+            for topic_named, partitions in body.topics:
+                if rights is not None and not _may_commit(rights, image, topic_named, header):
+                    _refuse(topic_named, partitions, TopicAuthorizationFailed.code, results)
+                else:
+                    offsets += _known_offsets(image, topic_named, partitions, results, named)
         parked = ParkedCommit(header, results, named)
         if not offsets:
             return parked.answer([])
         group_id, generation, member_id, instance_id, retention_ms, _ = body
         if is_repeatable:
             self._cache_commit(version, data, (group_id, generation, member_id, instance_id), offsets[0], named)
+            if rights is not None:
+                rights.remember_commit((version, data[: -wire.REPEATED_END]))
         command = OffsetCommit(
             group_id, offsets, generation, member_id, instance_id, retention_ms, version >= MEMBER_EPOCHS_FROM
         )
@@ -243,7 +286,18 @@ class OffsetCommitHandler:
         image = self._quorum.image
         commit = _LargeCommit(header)
         offsets: list[OffsetToCommit] = []
+        rights: Rights | None = header.rights
+        if rights is not None and not rights.allows(
+            Operation.READ, ResourceType.GROUP, body.group_id, api_key=header.api_key
+        ):
+            _refuse_all(body, GroupAuthorizationFailed.code, commit.results)
+            commit.part_done(0, (), None)
+            return commit
         for topic_named, partitions in body.topics:
+            if rights is not None and not _may_commit(rights, image, topic_named, header):
+                _refuse(topic_named, partitions, TopicAuthorizationFailed.code, commit.results)
+                yield None
+                continue
             for start in range(0, len(partitions), SLICE_COST):
                 rows = partitions[start : start + SLICE_COST]
                 offsets += _known_offsets(image, topic_named, rows, commit.results, commit.named)

@@ -17,7 +17,8 @@ from penstock.groups.commands import OffsetFetch, OffsetFetchReply
 from penstock.groups.errors import UnstableOffsetCommit
 from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.reply import Encoded
-from penstock.model.errors import Refusal, UnknownTopicId
+from penstock.model.acl import Operation
+from penstock.model.errors import GroupAuthorizationFailed, Refusal, TopicAuthorizationFailed, UnknownTopicId
 from penstock.model.ids import TopicName
 from penstock.wire.hot import offset_fetch as wire
 
@@ -29,6 +30,7 @@ GROUP_COST: Final = 10
 """The cost of a group in a slice, where a partition costs 1."""
 
 Committed = tuple[str, tuple[tuple[int, "OffsetCommitValue | None"], ...]]
+Named = tuple[tuple[str, tuple[int, ...]], ...]
 Answer = tuple[wire.Topic, list[wire.PartitionRow]]
 
 
@@ -36,15 +38,23 @@ async def handle(context: Context, request: Request) -> Encoded:
     body: wire.OffsetFetchRequest = request.body
     header = request.header
     groups = [
-        await _fetch(context, header.version, group, body.require_stable)
+        await _fetch(context, request, group, body.require_stable)
         async for group in request.pace.each(body.groups, cost=GROUP_COST)
     ]
     return Encoded((wire.write_response(header.version, header.correlation_id, groups),))
 
 
-async def _fetch(context: Context, version: int, group: wire.GroupRequest, require_stable: bool) -> wire.GroupResponse:
+async def _fetch(
+    context: Context, request: Request, group: wire.GroupRequest, require_stable: bool
+) -> wire.GroupResponse:
+    version = request.header.version
+    if not request.may_on_group(Operation.DESCRIBE, group.group_id):
+        return _refused(version, group, GroupAuthorizationFailed.code)
     image = context.quorum.image
     known, unknown = _named(image, group.topics)
+    denied: wire.Topics = []
+    if request.rights is not None and known is not None:
+        known, denied = _visible(request, image, group, known)
     command = OffsetFetch(
         group_id=group.group_id,
         member_id=group.member_id,
@@ -63,14 +73,35 @@ async def _fetch(context: Context, version: int, group: wire.GroupRequest, requi
     if error:
         return _refused(version, group, error)
     by_id = version >= wire.TOPIC_ID_FROM
-    found = (_answer(image, committed, by_id, reply.unstable) for committed in reply.topics)
+    committed = reply.topics
+    if request.rights is not None and known is None:
+        committed = tuple(
+            each for each in committed if request.may_on_topic(Operation.DESCRIBE, each[0], is_asked=False)
+        )
+    found = (_answer(image, each, by_id, reply.unstable) for each in committed)
     topics = [answer for answer in found if answer is not None]
-    return wire.GroupResponse(group.group_id, topics + [_failed(*topic, UnknownTopicId.code) for topic in unknown])
+    topics += [_failed(*topic, UnknownTopicId.code) for topic in unknown]
+    topics += [_failed(*topic, TopicAuthorizationFailed.code) for topic in denied]
+    return wire.GroupResponse(group.group_id, topics)
 
 
-def _named(
-    image: "Image", topics: wire.Topics | None
-) -> tuple[tuple[tuple[str, tuple[int, ...]], ...] | None, wire.Topics]:
+def _visible(request: Request, image: "Image", group: wire.GroupRequest, known: Named) -> tuple[Named, wire.Topics]:
+    """Return the topics that the client may see, and the others as the request names them."""
+    hidden = {name for name, _ in known if not request.may_on_topic(Operation.DESCRIBE, name)}
+    denied = [
+        (topic, indexes)
+        for topic, indexes in group.topics or ()
+        if (topic if isinstance(topic, str) else _name_of(image, topic)) in hidden
+    ]
+    return tuple(each for each in known if each[0] not in hidden), denied
+
+
+def _name_of(image: "Image", topic_id: UUID) -> str | None:
+    topic = image.topics_by_id.get(topic_id)
+    return None if topic is None else topic.name
+
+
+def _named(image: "Image", topics: wire.Topics | None) -> tuple[Named | None, wire.Topics]:
     """Return the topics by name, None for all, and those with an unknown id."""
     if topics is None:
         return None, []

@@ -17,21 +17,31 @@ from kio.schema.offset_for_leader_epoch.v4.response import (
 from penstock.handlers.support.cluster_view import find_partition
 from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed, int32, int64
-from penstock.model.errors import Refusal
+from penstock.model.acl import Operation
+from penstock.model.errors import Refusal, TopicAuthorizationFailed
 
 
 async def handle(context: Context, request: Request) -> OffsetForLeaderEpochResponse:
     body: OffsetForLeaderEpochRequest = request.body
+    sees_all = request.rights is None or request.may_on_cluster(Operation.CLUSTER_ACTION, is_asked=False)
     return OffsetForLeaderEpochResponse(
         throttle_time=NO_THROTTLE,
         topics=tuple(
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=tuple(_answer(context, topic.topic, partition) for partition in topic.partitions),
+                partitions=tuple(
+                    _answer(context, topic.topic, partition) if is_visible else _denied(partition)
+                    for partition in topic.partitions
+                ),
             )
             for topic in body.topics
+            for is_visible in (sees_all or request.may_on_topic(Operation.DESCRIBE, topic.topic),)
         ),
     )
+
+
+def _denied(requested: OffsetForLeaderPartition) -> EpochEndOffset:
+    return EpochEndOffset(error_code=failed(TopicAuthorizationFailed()), partition=requested.partition)
 
 
 def _answer(context: Context, topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:

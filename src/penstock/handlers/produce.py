@@ -12,7 +12,7 @@ would block the event loop for long goes to support/sliced_produce.py. Goes to r
 import logging
 
 from penstock.handlers.support.context import Context
-from penstock.handlers.support.partition_errors import HINTED, endpoints_of, leader_hint, not_hosted
+from penstock.handlers.support.partition_errors import HINTED, endpoints_of, leader_hint, not_hosted, topic_name_of
 from penstock.handlers.support.reply import NO_REPLY, Parked, Parts
 from penstock.handlers.support.sliced_produce import (
     BATCH_COST,
@@ -23,6 +23,7 @@ from penstock.handlers.support.sliced_produce import (
     read_kept,
 )
 from penstock.handlers.support.transaction_verification import CloseConnection, RefusedWrite, Verdicts, Verifier
+from penstock.model.acl import Operation, ResourceType
 from penstock.model.errors import (
     NO_ERROR,
     UNKNOWN_SERVER_ERROR,
@@ -31,6 +32,7 @@ from penstock.model.errors import (
     InvalidTopic,
     RecordRefusal,
     Refusal,
+    TopicAuthorizationFailed,
     UnsupportedCompressionType,
 )
 from penstock.model.job import Job
@@ -39,6 +41,7 @@ from penstock.replication.partition import ALL_REPLICAS, Partition
 from penstock.replication.replicas import HostedTopic
 from penstock.replication.waiting import WaitingProduce
 from penstock.scheduling.scheduler import TakesLonger
+from penstock.security.rights import Rights
 from penstock.storage.validate import Prepared, Unprepared
 from penstock.storage.verification_guard import VerificationGuard
 from penstock.transactions.errors import InvalidProducerIdMapping, TransactionalIdAuthorizationFailed
@@ -108,7 +111,7 @@ class ProduceHandler:
         self._clock = context.clock
         self._scheduler = context.scheduler
         self._wakeups = context.replicas.wakeups
-        self._verifier = Verifier(context, self._apply, self._apply_kept)
+        self._verifier = Verifier(context, self._apply, self._apply_kept, self._may_write)
         self._slices = SlicedProduce(self, context.scheduler)
 
     def handle(
@@ -120,6 +123,10 @@ class ProduceHandler:
         try:
             if request.transactional_id is None:
                 return self._apply(request, header, None, listener)
+            if header.rights is not None and not _may_write_in_transaction(request, header):
+                if request.acks == 0:
+                    raise CloseConnection
+                return self._refuse_all(request, header, TransactionalIdAuthorizationFailed())
             return self._verifier.handle(frame, request, header, listener, connection)
         except InvalidProducerIdMapping as refusal:
             return self._refuse_all(request, header, refusal)
@@ -156,7 +163,12 @@ class ProduceHandler:
         self, request: ProduceRequest, header: Header, verdicts: Verdicts | None, listener: str
     ) -> Parts | Parked:
         acks = request.acks
-        hosted = self._replicas.by_id if header.version >= TOPIC_ID_FROM else self._replicas.by_name
+        rights: Rights | None = header.rights
+        known: set[bytes] | None
+        if header.version >= TOPIC_ID_FROM:
+            hosted, known = self._replicas.by_id, None if rights is None else rights.writable_ids
+        else:
+            hosted, known = self._replicas.by_name, None if rights is None else rights.writable_names
         now_ms = self._clock.wall_ms()
         topics: list[TopicResults] = []
         parked: ParkedProduce | None = None
@@ -166,6 +178,10 @@ class ProduceHandler:
             topic = hosted.get(key)
             results: list[PartitionResult] = []
             topics.append((key, results))
+            if known is not None and key not in known and not self._may_write(key, topic, header):
+                results += [PartitionResult(index, TopicAuthorizationFailed.code) for index, _ in partitions]
+                failed = True
+                continue
             for index, records in partitions:
                 if size_left <= 0:
                     raise Postponed(Writing(header, listener, acks, verdicts, topics, parked, failed))
@@ -184,6 +200,15 @@ class ProduceHandler:
                     parked.wait(*waits_for, result)
                 failed = failed or result.error_code != NO_ERROR
         return parked or self.reply(acks, header, topics, listener, failed=failed)
+
+    def _may_write(self, key: bytes, topic: HostedTopic | None, header: Header) -> bool:
+        """Return whether the client may write to a topic; an unknown id has no name, and is answered as unknown."""
+        rights: Rights | None = header.rights
+        if rights is None:
+            return True
+        by_id = header.version >= TOPIC_ID_FROM
+        name = topic_name_of(self._context, key, topic, by_id=by_id)
+        return name is None or rights.may_write(key, name, by_id=by_id, api_key=header.api_key)
 
     def parked(
         self, request: ProduceRequest, header: Header, listener: str, topics: list[TopicResults]
@@ -228,6 +253,9 @@ class ProduceHandler:
         prepared = None
         while True:
             topic = hosted.get(key)
+            if not self._may_write(key, topic, writing.header):
+                result.error_code = TopicAuthorizationFailed.code
+                return None
             now_ms = self._clock.wall_ms()
             self._wakeups.deferred = True
             try:
@@ -334,6 +362,21 @@ class ProduceHandler:
             for key, partitions in request.topics
         ]
         return [write_produced(header, topics)]
+
+
+def _may_write_in_transaction(request: ProduceRequest, header: Header) -> bool:
+    """Return whether the request may write in its transaction; without transactional batches it does not."""
+    if not any(
+        records is not None and len(records) >= HEADER_SIZE and records[ATTRIBUTES_AT + 1] & TRANSACTIONAL
+        for _, partitions in request.topics
+        for _, records in partitions
+    ):
+        return True
+    rights: Rights = header.rights
+    assert request.transactional_id is not None, "other requests cannot have transactional batches"
+    return rights.allows(
+        Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id, api_key=header.api_key
+    )
 
 
 def write_produced(header: Header, topics: list[TopicResults]) -> bytes:

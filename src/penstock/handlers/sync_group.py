@@ -16,7 +16,8 @@ from penstock.groups.commands import SyncGroup, SyncReply
 from penstock.groups.errors import InconsistentGroupProtocol
 from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.entities import NO_THROTTLE
-from penstock.model.errors import Refusal
+from penstock.model.acl import Operation
+from penstock.model.errors import GroupAuthorizationFailed, Refusal
 
 PROTOCOL_REQUIRED_FROM: Final = 5
 
@@ -24,7 +25,12 @@ PROTOCOL_REQUIRED_FROM: Final = 5
 async def handle(context: Context, request: Request) -> SyncGroupResponse:
     body: SyncGroupRequest = request.body
     try:
+        if not request.may_on_group(Operation.READ, body.group_id):
+            raise GroupAuthorizationFailed
         reply = await _sync(context, request.header.version, body)
+        # The right may have been removed while the request waited for the leader.
+        if not request.may_on_group(Operation.READ, body.group_id, is_asked=False):
+            raise GroupAuthorizationFailed
     except Refusal as refusal:
         reply = SyncReply(error=refusal.code)
     return SyncGroupResponse(

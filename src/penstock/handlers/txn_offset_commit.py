@@ -24,10 +24,12 @@ from penstock.groups.commands import OffsetCommitReply, OffsetToCommit, TxnOffse
 from penstock.groups.errors import InvalidGroupId
 from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.entities import NO_THROTTLE, int32, topic_name
-from penstock.model.errors import Refusal, UnknownTopicOrPartition
+from penstock.model.acl import Operation
+from penstock.model.errors import GroupAuthorizationFailed, Refusal, TopicAuthorizationFailed, UnknownTopicOrPartition
 from penstock.model.ids import TopicName
 from penstock.transactions.client_codes import for_writer, of_txn_offset_commit
 from penstock.transactions.commands import AddPartitions, VerifyPartitions
+from penstock.transactions.errors import TransactionalIdAuthorizationFailed
 from penstock.transactions.settings import VERSION_EPOCH_BUMP
 
 if TYPE_CHECKING:
@@ -43,7 +45,14 @@ async def handle(context: Context, request: Request) -> TxnOffsetCommitResponse:
     # First the errors found here, then those of the group, as in Kafka.
     results: dict[str, list[tuple[int, int]]] = {}
     offsets: list[OffsetToCommit] = []
+    denial = _denial(request, body)
     for named in body.topics:
+        error = denial
+        if not error and not request.may_on_topic(Operation.READ, named.name):
+            error = TopicAuthorizationFailed.code
+        if error:
+            results.setdefault(named.name, []).extend((each.partition_index, error) for each in named.partitions)
+            continue
         topic = image.topics.get(TopicName(named.name))
         for each in named.partitions:
             if topic is None or not 0 <= each.partition_index < len(topic.partitions):
@@ -76,6 +85,13 @@ async def handle(context: Context, request: Request) -> TxnOffsetCommitResponse:
             for name, partitions in results.items()
         ),
     )
+
+
+def _denial(request: Request, body: TxnOffsetCommitRequest) -> int:
+    """Return the error for all topics, 0 if the client may commit to the group in the transaction."""
+    if not request.may_on_transactional_id(Operation.WRITE, body.transactional_id):
+        return TransactionalIdAuthorizationFailed.code
+    return 0 if request.may_on_group(Operation.READ, body.group_id) else GroupAuthorizationFailed.code
 
 
 def _known(error: int, version: int) -> int:

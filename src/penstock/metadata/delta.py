@@ -23,9 +23,11 @@ from penstock.metadata.image import (
 )
 from penstock.metadata.records import (
     NO_CHANGE,
+    AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     FeatureLevelRecord,
     MetadataRecord,
     NoOpRecord,
@@ -34,16 +36,21 @@ from penstock.metadata.records import (
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RegisterControllerRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
     UnregisterBrokerRecord,
     UserScramCredentialRecord,
 )
+from penstock.metadata.token_records import token_of
+from penstock.model.acl import Acl
 from penstock.model.errors import Corruption
 from penstock.model.ids import LeaderEpoch, NodeId, Offset, ProducerId, TopicName
 from penstock.quotas.entity import Entity, entity_of
 from penstock.security.scram import ScramCredential
+from penstock.security.tokens import DelegationToken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +71,7 @@ class Delta:
     brokers_changed: frozenset[NodeId] = frozenset()
     quotas_changed: frozenset[Entity] = frozenset()
     credentials_changed: frozenset[tuple[str, int]] = frozenset()
+    acls_changed: frozenset[UUID] = frozenset()
 
     @staticmethod
     def whole(image: Image) -> "Delta":
@@ -77,6 +85,7 @@ class Delta:
             brokers_changed=frozenset(image.brokers),
             quotas_changed=frozenset(image.quotas),
             credentials_changed=frozenset(image.credentials),
+            acls_changed=frozenset(image.acls),
         )
 
 
@@ -106,6 +115,8 @@ class Builder:
         self._features: dict[str, int] = {}
         self._quotas: dict[Entity, dict[str, float]] = {}
         self._credentials: dict[tuple[str, int], ScramCredential | None] = {}
+        self._acls: dict[UUID, Acl | None] = {}
+        self._tokens: dict[str, DelegationToken | None] = {}
         self._next_producer_id = image.next_producer_id
 
     def replay(self, record: MetadataRecord) -> None:
@@ -253,6 +264,30 @@ class Builder:
             raise Corruption(f"a credential of user {record.name} is removed but does not exist")
         self._credentials[key] = None
 
+    def put_acl(self, record: AccessControlEntryRecord) -> None:
+        self._acls[record.id] = Acl(
+            resource_type=record.resource_type,
+            resource_name=record.resource_name,
+            pattern_type=record.pattern_type,
+            principal=record.principal,
+            host=record.host,
+            operation=record.operation,
+            permission=record.permission_type,
+        )
+
+    def remove_acl(self, record: RemoveAccessControlEntryRecord) -> None:
+        if self._acls.get(record.id, self._before.acls.get(record.id)) is None:
+            raise Corruption(f"the ACL {record.id} is removed but does not exist")
+        self._acls[record.id] = None
+
+    def put_token(self, record: DelegationTokenRecord) -> None:
+        self._tokens[record.token_id] = token_of(record)
+
+    def remove_token(self, record: RemoveDelegationTokenRecord) -> None:
+        if self._tokens.get(record.token_id, self._before.tokens.get(record.token_id)) is None:
+            raise Corruption(f"the delegation token {record.token_id} is removed but does not exist")
+        self._tokens[record.token_id] = None
+
     def set_next_producer_id(self, record: ProducerIdsRecord) -> None:
         if record.next_producer_id < self._next_producer_id:
             raise Corruption(
@@ -279,6 +314,8 @@ class Builder:
             features=_merged(before.features, self._features, is_removed=lambda level: level == 0),
             quotas=_merged(before.quotas, self._quotas, is_removed=lambda values: not values),
             credentials=_merged(before.credentials, self._credentials, is_removed=lambda value: value is None),
+            acls=_merged(before.acls, self._acls, is_removed=lambda value: value is None),
+            tokens=_merged(before.tokens, self._tokens, is_removed=lambda value: value is None),
             next_producer_id=self._next_producer_id,
             offset=offset,
             epoch=epoch,
@@ -294,6 +331,7 @@ class Builder:
             brokers_changed=frozenset(self._brokers),
             quotas_changed=frozenset(self._quotas),
             credentials_changed=frozenset(self._credentials),
+            acls_changed=frozenset(self._acls),
         )
         return delta, image
 
@@ -377,6 +415,10 @@ _REPLAY: dict[type[MetadataRecord], Callable[[Builder, Any], None]] = {
     ClientQuotaRecord: Builder.set_quota,
     UserScramCredentialRecord: Builder.set_credential,
     RemoveUserScramCredentialRecord: Builder.remove_credential,
+    AccessControlEntryRecord: Builder.put_acl,
+    RemoveAccessControlEntryRecord: Builder.remove_acl,
+    DelegationTokenRecord: Builder.put_token,
+    RemoveDelegationTokenRecord: Builder.remove_token,
     ProducerIdsRecord: Builder.set_next_producer_id,
     NoOpRecord: lambda builder, record: None,
 }

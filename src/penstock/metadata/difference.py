@@ -31,6 +31,7 @@ def difference(before: Image, after: Image) -> Delta:
         features_changed=_changed_keys(before.features, after.features),
         quotas_changed=_changed_keys(before.quotas, after.quotas),
         credentials_changed=_changed_keys(before.credentials, after.credentials),
+        acls_changed=_changed_keys(before.acls, after.acls),
         brokers_changed=_changed_keys(before.brokers, after.brokers),
     )
 

@@ -11,9 +11,11 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from penstock.metadata.records import BrokerEndpoint, BrokerFeature
+from penstock.model.acl import Acl
 from penstock.model.ids import NO_EPOCH, NO_OFFSET, LeaderEpoch, NodeId, Offset, ProducerId, TopicName
 from penstock.quotas.entity import Quotas
 from penstock.security.scram import ScramCredential
+from penstock.security.tokens import Tokens
 
 TOPIC = 2
 BROKER = 4
@@ -34,6 +36,9 @@ class ConfigResource(NamedTuple):
 
 Credentials = Mapping[tuple[str, int], ScramCredential]
 """The SCRAM credentials of users, by name and by the number of the mechanism."""
+
+Host = tuple[tuple[str, str], ...]
+"""The host names that a broker advertises, with their listeners."""
 
 RECOVERED: Final = 0
 RECOVERING: Final = 1
@@ -81,6 +86,14 @@ class BrokerImage:
     def end_point(self, listener: str) -> BrokerEndpoint | None:
         return next((end_point for end_point in self.end_points if end_point.name == listener), None)
 
+    @property
+    def host(self) -> Host:
+        """The machine of the broker: brokers that advertise the same host names on the same listeners share one.
+
+        All listeners count, because brokers on several machines may advertise one external address for clients.
+        """
+        return tuple(sorted((end_point.name, end_point.host.lower()) for end_point in self.end_points))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerImage:
@@ -102,6 +115,8 @@ class Image:
     features: Mapping[str, int] = field(default_factory=lambda: _NONE)
     quotas: Quotas = field(default_factory=lambda: _NONE)
     credentials: Credentials = field(default_factory=lambda: _NONE)
+    acls: Mapping[UUID, Acl] = field(default_factory=lambda: _NONE)
+    tokens: Tokens = field(default_factory=lambda: _NONE)
     next_producer_id: ProducerId = FIRST_PRODUCER_ID
     offset: Offset = NO_OFFSET
     epoch: LeaderEpoch = NO_EPOCH

@@ -107,7 +107,8 @@ class ConfigRecord:
     resource_type: int
     resource_name: str
     name: str
-    value: str | None
+    value: str | None = field(repr=False)
+    """Not shown: it may be a password."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +180,41 @@ class RemoveUserScramCredentialRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DelegationTokenRecord:
+    """A delegation token was created or renewed. It contains no secret."""
+
+    owner: str
+    requester: str
+    renewers: tuple[str, ...] = ()
+    issue_timestamp: int
+    max_timestamp: int
+    expiration_timestamp: int
+    token_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveDelegationTokenRecord:
+    token_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessControlEntryRecord:
+    id: UUID
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission_type: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveAccessControlEntryRecord:
+    id: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIdsRecord:
     """Every producer id below `next_producer_id` has been allocated."""
 
@@ -231,6 +267,10 @@ MetadataRecord = (
     | ClientQuotaRecord
     | UserScramCredentialRecord
     | RemoveUserScramCredentialRecord
+    | DelegationTokenRecord
+    | RemoveDelegationTokenRecord
+    | AccessControlEntryRecord
+    | RemoveAccessControlEntryRecord
     | ProducerIdsRecord
     | BrokerRegistrationChangeRecord
     | RegisterControllerRecord
@@ -318,6 +358,17 @@ _LAYOUTS: dict[int, Layout] = {
         Field("directories", _UUIDS_OR_NULL, since=1, tag=8, default=None),
     ),
     9: Layout(RemoveTopicRecord, 0, Field("topic_id", UUID_)),
+    10: Layout(
+        DelegationTokenRecord,
+        0,
+        Field("owner", STRING),
+        Field("requester", STRING),
+        Field("renewers", array(STRING)),
+        Field("issue_timestamp", INT64),
+        Field("max_timestamp", INT64),
+        Field("expiration_timestamp", INT64),
+        Field("token_id", STRING),
+    ),
     11: Layout(
         UserScramCredentialRecord,
         0,
@@ -354,8 +405,22 @@ _LAYOUTS: dict[int, Layout] = {
         Field("log_dirs", _UUIDS, since=2, tag=2, default=()),
         Field("read_only", INT8, tag=_OWN_TAG, default=0),
     ),
+    18: Layout(
+        AccessControlEntryRecord,
+        0,
+        Field("id", UUID_),
+        Field("resource_type", INT8),
+        Field("resource_name", STRING),
+        Field("pattern_type", INT8),
+        Field("principal", STRING),
+        Field("host", STRING),
+        Field("operation", INT8),
+        Field("permission_type", INT8),
+    ),
+    19: Layout(RemoveAccessControlEntryRecord, 0, Field("id", UUID_)),
     20: Layout(NoOpRecord, 0),
     22: Layout(RemoveUserScramCredentialRecord, 0, Field("name", STRING), Field("mechanism", INT8)),
+    26: Layout(RemoveDelegationTokenRecord, 0, Field("token_id", STRING)),
     27: Layout(
         RegisterControllerRecord,
         0,

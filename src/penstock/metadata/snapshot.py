@@ -15,6 +15,7 @@ from penstock.metadata import control
 from penstock.metadata.delta import Builder
 from penstock.metadata.image import EMPTY, Image, TopicImage
 from penstock.metadata.records import (
+    AccessControlEntryRecord,
     ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
@@ -29,6 +30,7 @@ from penstock.metadata.records import (
     decode,
     encode,
 )
+from penstock.metadata.token_records import token_record
 from penstock.metadata.voters import VoterSet
 from penstock.model.errors import Corruption, Refusal
 from penstock.model.ids import NO_NODE, LeaderEpoch, Offset
@@ -122,6 +124,19 @@ def records_of(image: Image) -> Iterator[MetadataRecord]:
             server_key=credential.server_key,
             iterations=credential.iterations,
         )
+    for acl_id, acl in image.acls.items():
+        yield AccessControlEntryRecord(
+            id=acl_id,
+            resource_type=acl.resource_type,
+            resource_name=acl.resource_name,
+            pattern_type=acl.pattern_type,
+            principal=acl.principal,
+            host=acl.host,
+            operation=acl.operation,
+            permission_type=acl.permission,
+        )
+    for token in image.tokens.values():
+        yield token_record(token)
     if image.next_producer_id:
         yield ProducerIdsRecord(broker_id=NO_NODE, next_producer_id=image.next_producer_id)
 

@@ -192,6 +192,22 @@ AUTHENTICATIONS = _declare(
 FAILED_AUTHENTICATIONS = _declare(
     "counter", "penstock_failed_authentications_total", "authentications", "Connections that failed to authenticate."
 )
+AUDIT_EVENTS = _declare(
+    "counter",
+    "penstock_audit_events_total",
+    "events",
+    "Requests that the audit has recorded: what was denied, or would be, and with `authorizer.audit.allowed` what was "
+    "allowed.",
+)
+AUDIT_DROPPED = _declare(
+    "counter", "penstock_audit_dropped_events_total", "events", "Events that the audit dropped because it was full."
+)
+FAILED_CERTIFICATE_LOADS = _declare(
+    "counter",
+    "penstock_failed_certificate_loads_total",
+    "loads",
+    "Changed key stores and trust stores that could not be loaded; the listener keeps its present certificate.",
+)
 MEMORY_USED = _declare(
     "gauge", "kafka_network_socketserver_memorypoolused", "bytes", "Memory used by partially received requests."
 )
@@ -202,8 +218,8 @@ CLOSED = _declare(
     "counter",
     "penstock_network_connections_closed_total",
     "connections",
-    "Connections that this node closed, by reason: `frame_timeout`, `send_timeout`, `idle`, `read_error`, and "
-    "for lack of memory `request_memory` and `reply_memory`.",
+    "Connections that this node closed, by reason: `frame_timeout`, `send_timeout`, `idle`, `read_error`, "
+    "`tls_handshake`, `tls_timeout`, and for lack of memory `request_memory` and `reply_memory`.",
     "reason",
 )
 UNSENT = _declare(
@@ -289,6 +305,86 @@ END_OFFSET = _declare(
     "partition",
 )
 
+# -- share groups
+_SHARE_PARTITION = "kafka_server_sharepartitionmetrics_"
+SHARE_GROUPS = _declare(
+    "gauge",
+    "kafka_server_group_coordinator_metrics_share_group_count",
+    "groups",
+    "Share groups that this broker coordinates, by state.",
+    "state",
+)
+SHARE_ACKNOWLEDGEMENTS = _declare(
+    "counter",
+    "kafka_server_sharegroupmetrics_recordacknowledgements_total",
+    "records",
+    "Acknowledged records by type: `Accept`, `Release`, `Reject`, `Renew` and `Gap`.",
+    "ackType",
+)
+SHARE_LOCK_TIMEOUTS = _declare(
+    "counter",
+    _SHARE_PARTITION + "acquisitionlocktimeout_total",
+    "records",
+    "Records of share groups whose acquisition lock expired before they were acknowledged.",
+)
+SHARE_IN_FLIGHT = _declare(
+    "gauge",
+    _SHARE_PARTITION + "inflightmessagecount",
+    "records",
+    "Records between the start offset and the end offset of a share partition that this broker leads.",
+    "group",
+    "topic",
+    "partition",
+)
+SHARE_IN_FLIGHT_BATCHES = _declare(
+    "gauge",
+    _SHARE_PARTITION + "inflightbatchcount",
+    "ranges",
+    "Ranges of records in flight with the same state, delivery count and holder.",
+    "group",
+    "topic",
+    "partition",
+)
+SHARE_UNFINISHED = _declare(
+    "gauge",
+    "penstock_share_partition_unfinished_records",
+    "records",
+    "Records in flight that are neither acknowledged nor archived.",
+    "group",
+    "topic",
+    "partition",
+)
+SHARE_SESSIONS = _declare(
+    "gauge", "kafka_server_sharesessioncache_sharesessionscount", "sessions", "Open share sessions."
+)
+SHARE_SESSION_PARTITIONS = _declare(
+    "gauge", "kafka_server_sharesessioncache_sharepartitionscount", "partitions", "Partitions in open share sessions."
+)
+SHARE_WRITES = _declare(
+    "counter",
+    "kafka_server_share_coordinator_metrics_write_total",
+    "writes",
+    "Writes of share-group state that this broker coordinates.",
+)
+SHARE_STATES = _declare(
+    "gauge", "penstock_share_coordinator_states", "partitions", "Share partitions whose state this broker coordinates."
+)
+SHARE_LETTERS = _declare(
+    "counter", "penstock_share_dead_letters_total", "records", "Dead-letter records written for share groups."
+)
+SHARE_LETTER_FAILURES = _declare(
+    "counter",
+    "penstock_share_dead_letter_failures_total",
+    "writes",
+    "Writes of dead-letter records that failed; they are repeated until they succeed.",
+)
+SHARE_LETTERS_WAITING = _declare(
+    "gauge",
+    "penstock_share_dead_letters_waiting",
+    "records",
+    "Records of share groups whose dead-letter record is not written yet.",
+)
+
 # -- quotas
 MUTED = _declare(
     "gauge",
@@ -320,6 +416,26 @@ REQUEST_HELD_MAX = _declare(
     "ms",
     "The longest time since startup that a request kept the event loop busy without a break, by API.",
     "request",
+)
+REQUEST_HELD_CPU_MAX = _declare(
+    "gauge",
+    "penstock_request_held_cpu_max_ms",
+    "ms",
+    "The most CPU time since startup that a request took on the event loop without a break, by API. It is less than "
+    "penstock_request_held_max_ms if the thread waited for a processor, for the disk or for another thread.",
+    "request",
+)
+JOB_HELD_MAX = _declare(
+    "gauge",
+    "penstock_job_held_max_ms",
+    "ms",
+    "Duration of the longest step since startup of work that is done in slices, such as decoding a large request.",
+)
+JOB_HELD_CPU_MAX = _declare(
+    "gauge",
+    "penstock_job_held_cpu_max_ms",
+    "ms",
+    "The most CPU time since startup that a step of work that is done in slices took.",
 )
 REQUESTS_HELD_LONG = _declare(
     "counter",

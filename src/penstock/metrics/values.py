@@ -46,6 +46,7 @@ class RequestMeter:
     __slots__ = (
         "count",
         "failed",
+        "held_cpu_max_ns",
         "held_long",
         "held_max_ns",
         "local",
@@ -60,7 +61,7 @@ class RequestMeter:
     def __init__(self, name: str) -> None:
         self.name = name
         self.count = self.failed = 0
-        self.held_max_ns = self.held_long = 0
+        self.held_max_ns = self.held_cpu_max_ns = self.held_long = 0
         self.local = Histogram()
         self.total = Histogram()
         self.parked_local = Histogram()

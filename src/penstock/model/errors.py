@@ -174,6 +174,21 @@ class TransactionCoordinatorFenced(Refusal):
     meaning = "A newer coordinator has written markers for this producer."
 
 
+class TopicAuthorizationFailed(Refusal):
+    code = 29
+    meaning = "Topic authorization failed."
+
+
+class GroupAuthorizationFailed(Refusal):
+    code = 30
+    meaning = "Group authorization failed."
+
+
+class ClusterAuthorizationFailed(Refusal):
+    code = 31
+    meaning = "Cluster authorization failed."
+
+
 class SecurityDisabled(Refusal):
     code = 54
     meaning = "No Authorizer is configured."
@@ -189,9 +204,39 @@ class UnknownProducerId(Refusal):
     meaning = "The producer id is unknown."
 
 
+class DelegationTokenAuthDisabled(Refusal):
+    code = 61
+    meaning = "Delegation tokens are disabled: delegation.token.secret.key is not set."
+
+
+class DelegationTokenNotFound(Refusal):
+    code = 62
+    meaning = "There is no such delegation token."
+
+
+class DelegationTokenOwnerMismatch(Refusal):
+    code = 63
+    meaning = "The client neither owns the delegation token nor may renew it."
+
+
 class DelegationTokenRequestNotAllowed(Refusal):
     code = 64
-    meaning = "Delegation tokens are issued only to authenticated clients."
+    meaning = "Delegation tokens are not available to anonymous clients and to clients that logged in with a token."
+
+
+class DelegationTokenAuthorizationFailed(Refusal):
+    code = 65
+    meaning = "The client may not create delegation tokens for this owner."
+
+
+class DelegationTokenExpired(Refusal):
+    code = 66
+    meaning = "The delegation token has expired."
+
+
+class InvalidPrincipalType(Refusal):
+    code = 67
+    meaning = "The type of a principal is not User."
 
 
 class FetchSessionIdNotFound(Refusal):

@@ -17,14 +17,21 @@ CONSUMER_OFFSETS: Final = TopicName("__consumer_offsets")
 TRANSACTION_STATE: Final = TopicName("__transaction_state")
 SHARE_GROUP_STATE: Final = TopicName("__share_group_state")
 CLUSTER_METADATA: Final = TopicName("__cluster_metadata")
-INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE, CLUSTER_METADATA})
+AUDIT: Final = TopicName("__penstock_audit")
+_STATE_TOPICS: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE, CLUSTER_METADATA})
+INTERNAL_TOPICS: Final = _STATE_TOPICS | {AUDIT}
 
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def is_internal(name: str) -> bool:
-    """Return whether the broker keeps its own state in the topic; clients do not produce to these."""
+    """Return whether brokers write the topic; clients do not see it in patterns and lists."""
     return name in INTERNAL_TOPICS
+
+
+def keeps_state(name: str) -> bool:
+    """Return whether coordinators keep their state in the topic: nobody produces to it with a request."""
+    return name in _STATE_TOPICS
 
 
 def name_problem(name: str) -> str | None:

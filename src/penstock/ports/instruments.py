@@ -4,7 +4,7 @@ A simulator provides none: times then come from the clock port, and there is no 
 depends on what is measured here.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -18,6 +18,17 @@ class Stopwatch(Protocol):
         ...
 
     def now_ns(self) -> int: ...
+
+    def mark_cpu(self, now_ns: int) -> None:
+        """Note that work begins whose CPU time may be requested with `cpu_ns`."""
+        ...
+
+    def cpu_ns(self, held_ns: int) -> int:
+        """Return how much CPU time the event loop's thread spent during work that ends now and took `held_ns`.
+
+        May include a millisecond from before the work, and never leaves any out.
+        """
+        ...
 
 
 class Watchdog(Protocol):
@@ -38,6 +49,8 @@ class NetworkUsage(NamedTuple):
     unsent: int
     closed: Mapping[str, int]
     """How many connections this node has closed, by reason."""
+    failed_certificate_loads: int = 0
+    """How often changed certificates could not be loaded, so that the present ones stayed in use."""
 
 
 class HttpAnswer(NamedTuple):
@@ -47,7 +60,7 @@ class HttpAnswer(NamedTuple):
     """Sent as it is produced."""
 
 
-Answerer = Callable[[str], HttpAnswer]
+Answerer = Callable[[str], HttpAnswer | Awaitable[HttpAnswer]]
 """Answers a GET request for a path."""
 
 
@@ -59,7 +72,10 @@ class HttpListener(Protocol):
 
 class Http(Protocol):
     async def listen(self, host: str, port: int, answer: Answerer) -> HttpListener:
-        """Serve HTTP on a port (0: a free one). Raises OSError, mostly EADDRINUSE."""
+        """Serve HTTP on a port (0: a free one), or on a Unix socket if the host is a path.
+
+        Raises OSError, mostly EADDRINUSE.
+        """
         ...
 
 

@@ -149,13 +149,17 @@ class Session(Protocol):
 Accept = Callable[[Connection], Session | None]
 
 
+Renewed = Callable[[TlsError | None], None]
+"""Called later and on the event loop, when other TLS settings are in use or with the reason why they are not."""
+
+
 class Listener(Protocol):
     """A bound port. Peers wait in its queue until it is served."""
 
     port: int
 
-    def renew(self, tls: TlsSettings) -> None:
-        """Use other TLS settings for new connections. Raises TlsError, and then the present ones stay in use."""
+    def renew(self, tls: TlsSettings, done: Renewed) -> None:
+        """Use other TLS settings for new connections. `done` gets the error, and then the present ones stay in use."""
         ...
 
     def serve(self, accept: Accept) -> None:

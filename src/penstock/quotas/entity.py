@@ -19,6 +19,13 @@ CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
 REQUEST_PERCENTAGE: Final = "request_percentage"
 CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
+QUOTA_MEANINGS: Final = {
+    PRODUCER_BYTE_RATE: "produced bytes per second",
+    CONSUMER_BYTE_RATE: "fetched bytes per second",
+    REQUEST_PERCENTAGE: "percentage of a broker's request time",
+    CONTROLLER_MUTATION_RATE: "created or deleted partitions per second",
+    CONNECTION_CREATION_RATE: "new connections per second (--ip only)",
+}
 
 ANONYMOUS: Final = "ANONYMOUS"
 """The principal of unauthenticated clients."""

@@ -181,8 +181,7 @@ class Fetcher:
         for timer in (self._watch, self._reconnect):
             if timer is not None:
                 timer.cancel()
-        if self._connection is not None:
-            self._connection.close()
+        self._hang_up()
 
     # -- requests ------------------------------------------------------------------------------
 
@@ -307,17 +306,17 @@ class Fetcher:
         self._failures += 1
         self._retry_later(min(CONNECT_PAUSE_S * 2**self._failures, CONNECT_PAUSE_S_MAX))
 
+    def _hang_up(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
     def _check_timeout(self) -> None:
         """Close the connection to a leader that has not answered for too long; the next one is opened soon after."""
         self._watch = self._clock.call_later(WATCH_S, self._check_timeout)
         patience_s = self._context.settings().integer("replica.socket.timeout.ms") / 1000
-        if (
-            self._connection is not None
-            and self._in_flight
-            and self._clock.monotonic() - self._last_answer_at > patience_s
-        ):
+        if self._in_flight and self._clock.monotonic() - self._last_answer_at > patience_s:
             log.warning("closing the connection to node %d: no answer to a fetch for %.0f s", self.leader, patience_s)
-            self._connection.close()
+            self._hang_up()
 
     # -- responses -----------------------------------------------------------------------------
 
@@ -328,16 +327,14 @@ class Fetcher:
             log.error("node %d sent a malformed fetch response: %s", self.leader, problem)
             request_id, answer = -1, None
         if answer is None or not self._in_flight or self._in_flight.popleft() != request_id:
-            if self._connection is not None:
-                self._connection.close()
+            self._hang_up()
             return
         self._last_answer_at = self._clock.monotonic()
         self._failures = 0
         if answer.error_code:
             # The leader dropped the session. Begin another one on a new connection, where no request is in flight.
             log.info("node %d rejected a fetch session with error %d", self.leader, answer.error_code)
-            if self._connection is not None:
-                self._connection.close()
+            self._hang_up()
             return
         if self._fetch.session_epoch == 0:
             self._fetch.session_id = answer.session_id

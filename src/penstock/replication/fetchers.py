@@ -14,12 +14,18 @@ class Fetchers:
         self._context = context
         self._fetchers: dict[tuple[NodeId, int], Fetcher] = {}
         self._assigned: dict[Partition, tuple[Fetcher, int]] = {}
+        self._closed = False
 
     def __iter__(self) -> Iterator[Fetcher]:
         return iter(self._fetchers.values())
 
     def follow(self, partition: Partition) -> None:
-        """Fetch a partition from its leader in its epoch; do nothing if that is already happening."""
+        """Fetch a partition from its leader in its epoch; do nothing if that is already happening.
+
+        A node that stops may open partitions after the fetchers are closed; they are not fetched.
+        """
+        if self._closed:
+            return
         known = self._assigned.get(partition)
         if known is not None and known[0].leader == partition.leader and known[1] == partition.leader_epoch:
             return
@@ -48,6 +54,7 @@ class Fetchers:
             self._fetchers = {key: each for key, each in self._fetchers.items() if each is not fetcher}
 
     def close(self) -> None:
+        self._closed = True
         for fetcher in self._fetchers.values():
             fetcher.close()
         self._fetchers.clear()

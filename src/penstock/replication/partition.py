@@ -281,7 +281,7 @@ class Partition:
     def delete_before(self, offset: int) -> None:
         """Delete the records before an offset, on this replica now and on the others with their next fetch response."""
         self.log.advance_start(offset)
-        self.waiters.followers_changed()
+        self.waiters.changed()
 
     @property
     def low_watermark(self) -> int:

@@ -21,7 +21,7 @@ from penstock.metadata.delta import Delta
 from penstock.metadata.image import BROKER, EMPTY, TOPIC, Image, PartitionImage, TopicImage
 from penstock.model.errors import Corruption, NotLeaderOrFollower, StorageError, UnknownTopicOrPartition
 from penstock.model.ids import NodeId, PartitionIndex, TopicName, TopicPartition
-from penstock.model.topic import is_internal
+from penstock.model.topic import is_internal, keeps_state
 from penstock.ports.clock import Clock, Timer
 from penstock.replication.cluster_peers import ClusterPeers, PeerAccess
 from penstock.replication.follower_sessions import FollowerSessions, Wakeups
@@ -73,7 +73,7 @@ class HostedTopic:
         self.id = topic_id
         self.name_bytes = name.encode()
         self.id_bytes = topic_id.bytes
-        self.internal = is_internal(name)
+        self.internal = keeps_state(name)
         self.partitions: dict[int, Partition] = {}
         # Counted by the handlers; the `_before` counts are those of partitions that have left this node.
         self.bytes_out = 0
@@ -455,7 +455,7 @@ class Replicas:
         # Recovery treats a log that ends before its high watermark as damaged, and a follower may learn a high
         # watermark before the records below it are durable here. The entry of a damaged log stays as it is.
         marks.update(
-            (TopicPartition(each.topic, PartitionIndex(each.index)), min(each.high_watermark, each.log.durable_offset))
+            (each.log.topic_partition, min(each.high_watermark, each.log.durable_offset))
             for each in self.all()
             if len(each.replicas) > 1 and each.log.damage is None
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from penstock.model.errors import NO_ERROR, RequestTimedOut
 from penstock.ports.clock import Clock, Timer
@@ -31,29 +31,37 @@ class WaitingProduce:
         """Called once, with 0 or the error code that ended the wait."""
 
 
-class WaitingFetch(Protocol):
-    """A parked fetch of a consumer."""
+class PartitionWatcher(Protocol):
+    """What consumers wait with on a partition: a parked fetch, or a partition of a fetch session."""
 
     def more_bytes(self, size: int) -> None:
-        """Count bytes that became visible in one of its partitions; the size is approximate."""
+        """Count bytes that became visible in the partition; the size is approximate."""
         ...
 
     def changed(self) -> None:
-        """Answer now: one of its partitions has another leader or is gone."""
+        """Answer now: the partition has another leader or another first offset, or is gone."""
         ...
 
+
+class WaitingFetch(PartitionWatcher, Protocol):
+    """A parked fetch of a consumer."""
+
     def expired(self) -> None: ...
+
+
+_NONE: Final[deque[WaitingProduce]] = deque(maxlen=0)
+"""Stands for an empty deque of each partition that nobody has waited on: one of its own would take 760 bytes."""
 
 
 class Waiters:
     """Everything that waits on one partition: produce requests with acks=all, fetches, and sessions of followers."""
 
-    __slots__ = ("_fetches", "_produces", "follower_entries")
+    __slots__ = ("_produces", "_watchers", "follower_entries")
 
     def __init__(self) -> None:
-        self._produces: deque[WaitingProduce] = deque()
+        self._produces = _NONE
         # An ordered set with cheap removal.
-        self._fetches: dict[WaitingFetch, None] = {}
+        self._watchers: dict[PartitionWatcher, None] = {}
         self.follower_entries: list[SessionEntry] = []
         """The entries of this partition in the sessions of followers."""
 
@@ -69,16 +77,16 @@ class Waiters:
         waiting = self._produces
         while waiting and waiting[0].offset <= mark:
             waiting.popleft().done(NO_ERROR)
-        if self._fetches:
-            for fetch in list(self._fetches):
-                fetch.more_bytes(size)
+        if self._watchers:
+            for watcher in list(self._watchers):
+                watcher.more_bytes(size)
         for entry in self.follower_entries:
             entry.mark_moved()
 
     def changed(self) -> None:
         """Notify all fetches that the partition has another leader or is gone."""
-        for fetch in list(self._fetches):
-            fetch.changed()
+        for watcher in list(self._watchers):
+            watcher.changed()
         self.followers_changed()
 
     def followers_changed(self) -> None:
@@ -88,12 +96,12 @@ class Waiters:
 
     def fail_produces(self, code: int, *, before: float | None = None) -> None:
         """Answer produce requests with an error: all of them, or those whose deadline has passed."""
-        parked, self._produces = self._produces, deque()
+        parked, self._produces = self._produces, _NONE
         for waiting in parked:
             if before is None or waiting.deadline <= before:
                 waiting.done(code)
             else:
-                self._produces.append(waiting)
+                self.add_produce(waiting)
 
     def expire_produces(self, now: float) -> None:
         if self._produces and self._produces[0].deadline <= now:
@@ -103,13 +111,15 @@ class Waiters:
 
     def add_produce(self, waiting: WaitingProduce) -> None:
         """Park a produce request until the high watermark reaches its offset. Offsets rise, roughly."""
+        if self._produces is _NONE:
+            self._produces = deque()
         self._produces.append(waiting)
 
-    def add_fetch(self, fetch: WaitingFetch) -> None:
-        self._fetches[fetch] = None
+    def add_watcher(self, watcher: PartitionWatcher) -> None:
+        self._watchers[watcher] = None
 
-    def remove_fetch(self, fetch: WaitingFetch) -> None:
-        self._fetches.pop(fetch, None)
+    def remove_watcher(self, watcher: PartitionWatcher) -> None:
+        self._watchers.pop(watcher, None)
 
     def add_follower(self, entry: SessionEntry) -> None:
         self.follower_entries.append(entry)
@@ -134,6 +144,10 @@ class Deadlines:
         heappush(self._heap, (deadline, self._count, waiting))
         if self._timer is None or deadline < self._timer_at:
             self._set_timer(deadline)
+
+    def waiting(self) -> list[WaitingFetch]:
+        """Return the parked fetches, and some that have been answered."""
+        return [waiting for _, _, waiting in self._heap]
 
     def stop(self) -> None:
         if self._timer is not None:

@@ -9,6 +9,7 @@ See docs/internals/loop.md.
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from penstock.model.job import Job, finish
@@ -24,7 +25,7 @@ INLINE_WINDOW_S: Final = 0.004
 """In each window of this length, jobs that run immediately may take `INLINE_S_MAX`."""
 INLINE_STEPS_MAX: Final = 8
 """A job of more steps than this does not run immediately."""
-LONG_STEP_S: Final = 0.01
+LONG_STEP_S: Final = 0.001
 SLICE_COST: Final = 100
 """How many ordinary items, such as partitions of a request, make up a slice."""
 LARGE_MEMORY_MIN: Final = 4 * 1024 * 1024
@@ -96,6 +97,13 @@ class Scheduler:
         job.close()
         raise TakesLonger
 
+    def soon(self, start: "Callable[[], Job[None]]") -> None:
+        """Run a job that nobody waits for: immediately if it is short, otherwise in slices. It may be started twice."""
+        try:
+            self.now(start())
+        except TakesLonger:
+            self.run(start(), lambda result, error: None, is_wanted=lambda: True)
+
     def run(self, job: "Job[Any]", done: Done, *, is_wanted: Callable[[], bool], memory: int = 0) -> None:
         """Run a job in slices; `done` gets its result or its error.
 
@@ -154,7 +162,11 @@ class Scheduler:
         except StopIteration as end:
             self._end(running, end.value, None)
         except BaseException as problem:
-            self._end(running, None, problem)
+            # Without this frame, which refers to the future that will refer to the error: what the job holds, maybe
+            # megabytes of a request, would live until a garbage collection.
+            traceback = problem.__traceback__
+            self._end(running, None, problem.with_traceback(traceback and traceback.tb_next))
+            del traceback
         else:
             if step is None:
                 self._active.append((running, None, None))
@@ -200,6 +212,15 @@ def _call(step: Callable[[], Any]) -> tuple[Any, BaseException | None]:
         return None, error
 
 
+def _settle(future: "asyncio.Future[Any]", value: Any, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(value)
+    else:
+        future.set_exception(error)
+
+
 class Pace:
     """Policy for the long work of one request: in slices, while its client is connected."""
 
@@ -217,17 +238,12 @@ class Pace:
         except TakesLonger:
             pass
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-
-        def done(value: Any, error: BaseException | None) -> None:
-            if future.done():
-                return
-            if error is None:
-                future.set_result(value)
-            else:
-                future.set_exception(error)
-
-        self._scheduler.run(start(), done, is_wanted=self._is_wanted, memory=memory)
-        return await future
+        self._scheduler.run(start(), partial(_settle, future), is_wanted=self._is_wanted, memory=memory)
+        try:
+            return await future
+        finally:
+            # An error refers to this frame: if the frame referred to the error, both would live until a collection.
+            del future
 
     async def rest(self) -> None:
         """Let other work run."""

@@ -20,6 +20,8 @@ class Accepted(NamedTuple):
     user: str
     expires_at_ms: int | None = None
     """When its credential expires, in milliseconds since 1970; None if it does not."""
+    is_token: bool = False
+    """Whether the client logged in with a delegation token of the user."""
 
 
 class ServerMechanism(Protocol):

@@ -1,6 +1,7 @@
 """SASL PLAIN (RFC 4616): the password itself, so use it over TLS only.
 
-The password of an unknown user is compared with a random one, in the same time. Refuses: AuthenticationFailed.
+An unknown user and a wrong password take the same steps: one HMAC of the password that the client sent, compared with
+the HMAC of the user's password or of a random one. Refuses: AuthenticationFailed.
 """
 
 import hashlib
@@ -12,13 +13,17 @@ from penstock.security.mechanism import Accepted, AuthenticationFailed
 
 NAME: Final = "PLAIN"
 _PART_COUNT: Final = 3
+_INVALID: Final = "Authentication failed: Invalid username or password"
 
 
 class PlainServer:
+    """The users of one listener. An exchange has one message, so all connections share it."""
+
     def __init__(self, passwords: Mapping[str, str], *, unknown: bytes) -> None:
-        """Create one for the users of a listener; `unknown` is a random key that is used for unknown users."""
-        self._passwords = passwords
-        self._unknown = unknown
+        """Create one with the passwords of the users; `unknown` is a random key."""
+        self._key = unknown
+        self._digests = {name: _digest(unknown, password.encode()) for name, password in passwords.items()}
+        self._unknown = _digest(unknown, unknown)
 
     def step(self, message: bytes) -> Accepted:
         parts = message.split(b"\0")
@@ -29,17 +34,16 @@ class PlainServer:
         try:
             authzid, name, password = (part.decode() for part in parts)
         except UnicodeDecodeError:
-            raise AuthenticationFailed("Authentication failed: the message is not valid UTF-8") from None
+            raise AuthenticationFailed(_INVALID) from None
         if not name:
             raise AuthenticationFailed("Authentication failed: username not specified")
         if not password:
             raise AuthenticationFailed("Authentication failed: password not specified")
-        known = self._passwords.get(name)
-        expected = self._unknown if known is None else known.encode()
+        expected = self._digests.get(name, self._unknown)
         # Digests have one size, so the time does not depend on the lengths of the passwords.
-        is_right = hmac.compare_digest(_digest(self._unknown, expected), _digest(self._unknown, password.encode()))
-        if known is None or not is_right:
-            raise AuthenticationFailed("Authentication failed: Invalid username or password")
+        is_right = hmac.compare_digest(expected, _digest(self._key, password.encode()))
+        if not (is_right and name in self._digests):
+            raise AuthenticationFailed(_INVALID)
         # After the password: what a client asks for must not reveal whether the user exists.
         if authzid and authzid != name:
             raise AuthenticationFailed(

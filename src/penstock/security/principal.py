@@ -23,6 +23,21 @@ class Principal(NamedTuple):
     def __str__(self) -> str:
         return f"{self.type}:{self.name}"
 
+    @property
+    def is_token(self) -> bool:
+        """Return whether it logged in with a delegation token. As in Kafka, comparisons ignore that."""
+        return False
+
+
+class TokenPrincipal(Principal):
+    """The owner of a delegation token, logged in with the token."""
+
+    __slots__ = ()
+
+    @property
+    def is_token(self) -> bool:
+        return True
+
 
 class _Encoded(NamedTuple):
     """Kafka's DefaultPrincipalData."""
@@ -43,15 +58,25 @@ def user(name: str) -> Principal:
     return Principal(USER, name)
 
 
+def token_owner(name: str) -> Principal:
+    """Return a user that has logged in with a delegation token."""
+    return TokenPrincipal(USER, name)
+
+
+def parse_principal(text: str) -> Principal:
+    """Return the principal in a text such as `User:a`."""
+    kind, _, name = text.partition(":")
+    return Principal(kind, name)
+
+
 def parse_principals(text: str) -> frozenset[Principal]:
     """Return the principals in a list such as `User:a;User:b`, the format of super.users."""
-    entries = (entry.strip().partition(":") for entry in text.split(";") if entry.strip())
-    return frozenset(Principal(kind, name) for kind, _, name in entries)
+    return frozenset(parse_principal(entry.strip()) for entry in text.split(";") if entry.strip())
 
 
 def encode_principal(principal: Principal) -> bytes:
     out = bytearray(_VERSION)
-    _LAYOUT.write(out, _Encoded(principal.type, principal.name, False))
+    _LAYOUT.write(out, _Encoded(principal.type, principal.name, principal.is_token))
     return bytes(out)
 
 
@@ -62,4 +87,4 @@ def decode_principal(data: bytes) -> Principal:
         found: _Encoded = _LAYOUT.read(Reader(data[2:]), 0)
     except (Corruption, ValueError, IndexError) as problem:
         raise InvalidPrincipal(f"cannot decode the principal: {problem}") from None
-    return Principal(found.type, found.name)
+    return (TokenPrincipal if found.token_authenticated else Principal)(found.type, found.name)

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from penstock.model.errors import IllegalSaslState, SaslAuthenticationFailed, UnsupportedSaslMechanism
+from penstock.model.errors import SaslAuthenticationFailed, UnsupportedSaslMechanism
 from penstock.security.mechanism import Accepted, AuthenticationFailed, ServerMechanism
-from penstock.security.principal import Principal, user
+from penstock.security.principal import Principal, token_owner, user
 from penstock.wire.api import APIS, ApiKey
 
 REAUTHENTICATION_MS_MIN: Final = 1000
@@ -38,8 +38,8 @@ class Verdict(Enum):
     """Pass ApiVersions on."""
     HANDSHAKE = auto()
     TOKEN = auto()
-    ILLEGAL_HANDSHAKE = auto()
-    """Answer a second SaslHandshake with ILLEGAL_SASL_STATE, then close."""
+    ILLEGAL = auto()
+    """Answer with ILLEGAL_SASL_STATE, then close: the client must send tokens now."""
     PASS = auto()
     """Pass the request on: the client is authenticated."""
     CLOSE = auto()
@@ -48,9 +48,11 @@ class Verdict(Enum):
 _TABLE: Final[Mapping[State, Mapping[int, Verdict]]] = {
     State.START: {ApiKey.API_VERSIONS: Verdict.GREET, ApiKey.SASL_HANDSHAKE: Verdict.HANDSHAKE},
     State.GREETED: {ApiKey.SASL_HANDSHAKE: Verdict.HANDSHAKE},
-    State.TOKENS: {ApiKey.SASL_AUTHENTICATE: Verdict.TOKEN, ApiKey.SASL_HANDSHAKE: Verdict.ILLEGAL_HANDSHAKE},
+    State.TOKENS: {ApiKey.SASL_AUTHENTICATE: Verdict.TOKEN},
     State.CLOSED: {},
 }
+_OTHERWISE: Final[Mapping[State, Verdict]] = {State.TOKENS: Verdict.ILLEGAL}
+"""What to do with a request that is not in the table; CLOSE if the state is not in this one."""
 
 
 class HandshakeReply(NamedTuple):
@@ -61,7 +63,8 @@ class HandshakeReply(NamedTuple):
 
 class TokenReply(NamedTuple):
     error_code: int
-    message: str | None
+    message: str
+    """Empty without an error, as in Kafka."""
     token: bytes
     lifetime_ms: int
     is_authenticated: bool
@@ -86,7 +89,7 @@ class SaslServer:
         self._start = start
         self._lifetime_ms_max = lifetime_ms_max
         self._exchange: ServerMechanism | None = None
-        self._authenticated_at_ms = 0
+        self._reauthenticated_at_ms: int | None = None
         self._wants_other_mechanism = False
 
     def classify(self, api_key: int, version: int, now_ms: int) -> Verdict:
@@ -95,7 +98,7 @@ class SaslServer:
         if state is State.AUTHENTICATED:
             return self._classify_authenticated(api_key, now_ms)
         assert state is not State.BARE_TOKENS, "every frame is a token, without a header"
-        verdict = _TABLE[state].get(api_key, Verdict.CLOSE)
+        verdict = _TABLE[state].get(api_key, _OTHERWISE.get(state, Verdict.CLOSE))
         if verdict is not Verdict.GREET and verdict is not Verdict.CLOSE and not APIS[api_key].accepts(version):
             return Verdict.CLOSE
         return verdict
@@ -104,7 +107,9 @@ class SaslServer:
         expires = self.expires_at_ms
         if expires is None:
             return Verdict.PASS
-        if api_key == ApiKey.SASL_HANDSHAKE and now_ms - self._authenticated_at_ms >= REAUTHENTICATION_MS_MIN:
+        # As in Kafka, the interval is between the beginnings of two re-authentications; the first may come any time.
+        last = self._reauthenticated_at_ms
+        if api_key == ApiKey.SASL_HANDSHAKE and (last is None or now_ms - last >= REAUTHENTICATION_MS_MIN):
             return Verdict.HANDSHAKE
         return Verdict.CLOSE if now_ms >= expires else Verdict.PASS
 
@@ -113,8 +118,10 @@ class SaslServer:
         if self.state is State.START:
             self.state = State.GREETED
 
-    def handshake(self, mechanism: str, version: int) -> HandshakeReply:
+    def handshake(self, mechanism: str, version: int, now_ms: int) -> HandshakeReply:
         """Begin an exchange with the mechanism that the client wants."""
+        if self.principal is not None:
+            self._reauthenticated_at_ms = now_ms
         if mechanism not in self._mechanisms:
             self.state = State.CLOSED
             return HandshakeReply(UnsupportedSaslMechanism.code, self._mechanisms, True)
@@ -125,9 +132,10 @@ class SaslServer:
         self.state = State.TOKENS if version >= 1 else State.BARE_TOKENS
         return HandshakeReply(NO_ERROR, self._mechanisms, False)
 
-    def illegal_handshake(self) -> HandshakeReply:
+    def illegal(self) -> None:
+        """Note a request that must not come now."""
+        self._exchange = None
         self.state = State.CLOSED
-        return HandshakeReply(IllegalSaslState.code, (), True)
 
     def authenticate(self, token: bytes, now_ms: int, *, wall_ms: int) -> TokenReply | None:
         """Take a token of the client; None closes the connection without a response.
@@ -144,13 +152,16 @@ class SaslServer:
                 return self._accepted(outcome, now_ms, wall_ms)
         except AuthenticationFailed as problem:
             return self._failed(str(problem))
-        return TokenReply(NO_ERROR, None, outcome.message, 0, False)
+        return TokenReply(NO_ERROR, "", outcome.message, 0, False)
 
     def _accepted(self, outcome: Accepted, now_ms: int, wall_ms: int) -> TokenReply:
         assert self.mechanism is not None
-        principal = user(outcome.user)
+        principal = (token_owner if outcome.is_token else user)(outcome.user)
         if self.principal is not None and principal != self.principal:
-            return self._failed("Cannot change principals during re-authentication")
+            return self._failed(
+                f"Cannot change principals during re-authentication from {self.principal.type}.{self.principal.name}: "
+                f"{principal.type}.{principal.name}"
+            )
         longest = self._lifetime_ms_max(self.mechanism)
         limits = [longest] if longest > 0 else []
         if outcome.expires_at_ms is not None:
@@ -160,10 +171,9 @@ class SaslServer:
         lifetime = min(limits, default=0)
         self.principal = principal
         self.expires_at_ms = now_ms + lifetime if lifetime else None
-        self._authenticated_at_ms = now_ms
         self._exchange = None
         self.state = State.AUTHENTICATED
-        return TokenReply(NO_ERROR, None, outcome.message, lifetime, True)
+        return TokenReply(NO_ERROR, "", outcome.message, lifetime, True)
 
     def _failed(self, message: str) -> TokenReply:
         self._exchange = None

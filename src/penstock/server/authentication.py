@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.config.listeners import ListenerConfig
 from penstock.handlers.api_versions import is_refused
 from penstock.metrics.metrics import Metrics
+from penstock.model.errors import IllegalSaslState
 from penstock.ports.clock import Clock, Timer
 from penstock.ports.network import Connection, Session
 from penstock.security.mechanisms import ServerMechanisms
 from penstock.security.names import InvalidCertificate, MappingRule, map_name, subject_of
-from penstock.security.principal import Principal, user
+from penstock.security.principal import ANONYMOUS, Principal, user
+from penstock.security.rights import Authorizer
 from penstock.security.sasl import HandshakeReply, SaslServer, State, TokenReply, Verdict
 from penstock.wire import codec
 from penstock.wire.api import APIS, ApiKey
@@ -76,6 +78,7 @@ class ListenerSecurity:
         rules: tuple[MappingRule, ...],
         is_for_nodes: bool,
         node_principals: Collection[Principal],
+        authorizer: Authorizer | None = None,
     ) -> None:
         self.listener = listener
         self.clock = clock
@@ -85,12 +88,15 @@ class ListenerSecurity:
         self.rules = rules
         self._is_for_nodes = is_for_nodes
         self._node_principals = node_principals
+        self._authorizer = authorizer
         self.delay_s: float = listener.get("connection.failed.authentication.delay.ms") / 1000
         self.receive_size_max: int = listener.get("sasl.server.max.receive.size")
 
     def wrap(self, session: "ClientSession") -> Session:
         """Return the session that receives the frames of a new connection."""
-        session.connection.is_node = self._is_for_nodes and not self.listener.authenticates
+        self._give_rights(session)
+        is_trusted = self._authorizer is None or ANONYMOUS in self._authorizer.super_users
+        session.connection.is_node = self._is_for_nodes and not self.listener.authenticates and is_trusted
         if self.mechanisms is not None:
             return SaslSession(self, session, self.mechanisms)
         if self.listener.is_tls and self.listener.client_auth != "none":
@@ -100,10 +106,16 @@ class ListenerSecurity:
     def identify(self, session: "ClientSession", principal: Principal) -> None:
         """Give a connection its principal, once."""
         session.principal = principal
+        self._give_rights(session)
         # Looked up for an anonymous client, if ApiVersions came before the login.
         session.client = None
-        session.connection.is_node = self._is_for_nodes and principal in self._node_principals
+        is_trusted = principal in self._node_principals and not principal.is_token
+        session.connection.is_node = self._is_for_nodes and is_trusted
         self.metrics.authentications.add()
+
+    def _give_rights(self, session: "ClientSession") -> None:
+        if self._authorizer is not None:
+            session.rights = self._authorizer.rights(session.principal, session.connection.peer_host)
 
     def failed(self, connection: Connection, problem: str) -> float:
         """Note a failed authentication; return how long to delay what follows."""
@@ -186,10 +198,10 @@ class SaslSession:
                 self._sasl.greeted()
             return self._inner.frame(frame)
         if verdict is Verdict.HANDSHAKE:
-            reply = self._sasl.handshake(_body(frame, header).mechanism, header.version)
+            reply = self._sasl.handshake(_body(frame, header).mechanism, header.version, now_ms)
             self._answer_handshake(header, reply)
-        elif verdict is Verdict.ILLEGAL_HANDSHAKE:
-            self._answer_handshake(header, self._sasl.illegal_handshake())
+        elif verdict is Verdict.ILLEGAL:
+            self._refuse(header)
         elif verdict is Verdict.TOKEN:
             token = bytes(_body(frame, header).auth_bytes)
             self._answer(header, self._sasl.authenticate(token, now_ms, wall_ms=self._security.clock.wall_ms()))
@@ -201,6 +213,14 @@ class SaslSession:
         if self._sasl.principal is not None:
             return "its session has expired"
         return f"{APIS[header.api_key].name} is not allowed before authentication"
+
+    def _refuse(self, header: Header) -> None:
+        """Refuse another request than SaslAuthenticate, without decoding it: only its header is trusted."""
+        self._sasl.illegal()
+        kind = APIS[header.api_key].module.upper()
+        problem = f"Unexpected Kafka request of type {kind} during SASL authentication."
+        body = codec.write_error(header.api_key, header.version, IllegalSaslState.code, problem)
+        self._fail(problem, b"" if body is None else _framed(header, body))
 
     def _answer_handshake(self, header: Header, reply: HandshakeReply) -> None:
         from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
@@ -225,7 +245,7 @@ class SaslSession:
             session_lifetime=i64Timedelta.parse(timedelta(milliseconds=reply.lifetime_ms)),
         )
         if reply.error_code:
-            self._fail(str(reply.message), _encoded(header, response))
+            self._fail(reply.message, _encoded(header, response))
             return
         if reply.is_authenticated:
             self._accepted()
@@ -233,7 +253,7 @@ class SaslSession:
 
     def _answer_bare(self, reply: TokenReply | None) -> None:
         if reply is None or reply.error_code:
-            self._fail("it changed the SASL mechanism" if reply is None else str(reply.message))
+            self._fail("it changed the SASL mechanism" if reply is None else reply.message)
             return
         if reply.is_authenticated:
             self._accepted()
@@ -246,6 +266,8 @@ class SaslSession:
             self._timer = None
             self._inner.connection.limit_frames(None)
             self._security.identify(self._inner, self._sasl.principal)
+        # The same user, but it may have used a delegation token this time.
+        self._inner.principal = self._sasl.principal
         self._is_unlimited = self._sasl.expires_at_ms is None
 
     def _fail(self, problem: str, response: bytes = b"") -> None:
@@ -286,7 +308,10 @@ def _body(frame: memoryview, header: Header) -> Any:
 
 
 def _encoded(header: Header, response: Any) -> bytes:
-    body = codec.write_response(header.api_key, header.version, response)
+    return _framed(header, codec.write_response(header.api_key, header.version, response))
+
+
+def _framed(header: Header, body: bytes) -> bytes:
     return response_head(header.api_key, header.version, header.correlation_id, len(body)) + body
 
 

@@ -106,6 +106,7 @@ class Dispatcher:
     def _dispatch(self, frame: memoryview, session: ClientSession) -> Parts | Parked:
         """Answer a frame and measure the time it takes; raise CloseConnection, or MalformedRequest without a header."""
         header = parse_header(frame)
+        header.rights = session.rights
         key = header.api_key
         meter = self._meters[key]
         meter.count = count = meter.count + 1
@@ -220,7 +221,8 @@ class Dispatcher:
 
     def _check_version(self, header: Header, session: ClientSession) -> None:
         api = APIS[header.api_key]
-        if api.is_for_nodes(header.version) and not session.connection.is_node:
+        # With an authorizer, CLUSTER_ACTION is required, and a denial is answered.
+        if api.is_for_nodes(header.version) and not session.connection.is_node and header.rights is None:
             raise MalformedRequest(f"{api.name} is only for nodes of the cluster, and the client is not one")
         if (api.hot or not api.accepts(header.version)) and header.api_key != ApiKey.API_VERSIONS:
             raise MalformedRequest(f"{api.name} version {header.version} is not supported")
@@ -274,7 +276,7 @@ class Dispatcher:
     async def _answer_here(self, handler: ColdHandler, request: Request, parked: Parked) -> None:
         header = request.header
         try:
-            if is_long(request):
+            if await is_long(request):
                 answer = await answer_in_parts(handler, self._context, request)
             else:
                 answer = await handler(self._context, request)
@@ -306,19 +308,25 @@ class Dispatcher:
                 resume = begun.send
             except BaseException as error:
                 value, resume = error, begun.throw
+            # An error refers to this frame: if the frame referred to the error, or to the future that has it, they and
+            # what the request holds would live until a garbage collection.
+            waits_for = None
             began = self._now_ns()
+            self._stopwatch.mark_cpu(began)
             try:
                 waits_for = resume(value)
             except StopIteration:
                 return
             finally:
+                value = None
                 held = self._now_ns() - began
                 if held > LONG_STEP_NS and self.on_held is not None:
                     self.on_held(header.api_key, header.client_id, held)
 
     def connection_lost(self, connection: object) -> None:
-        """Report a closed connection to the health monitor: it may have carried the heartbeats of a broker."""
+        """Report a closed connection: it may have carried the heartbeats of a broker, or a share session."""
         self._context.monitor.connection_lost(connection)
+        self._context.shares.leader.connection_lost(connection)
 
     def stop(self) -> None:
         self._fetch_handler.deadlines.stop()

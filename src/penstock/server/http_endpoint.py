@@ -1,9 +1,10 @@
-"""HTTP endpoint for monitoring: /metrics, /health and /ready.
+"""HTTP endpoint for monitoring: /metrics, /health, /ready and /share-partitions.
 
 /health: the process is alive and its data folder is online; restart the node if not. /ready: the node serves clients,
 accepts writes and the controller may elect it as a leader; send it no clients if not. A full disk is only a warning in
 /health, because a restart does not free space. Responses are written in pieces, so that the event loop
-is not blocked. Also measures how late timers run, because every client waits as long. Next: metrics/, sources.py.
+is not blocked. Also measures how late timers run, because every client waits as long.
+Next: metrics/, sources.py, share_view.py.
 """
 
 import json
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from penstock.metrics.exposition import CONTENT_TYPE
 from penstock.ports.instruments import HttpAnswer
+from penstock.server.share_view import render_share_partitions
+from penstock.storage.reserve import without_path
 
 if TYPE_CHECKING:
     from penstock.handlers.support.context import Context
@@ -21,8 +24,11 @@ if TYPE_CHECKING:
 
 LOOP_CHECK_S = 0.25
 PAGE = """<!doctype html><title>Penstock</title><h1>Penstock</h1>
-<p><a href="/metrics">/metrics</a> <a href="/health">/health</a> <a href="/ready">/ready</a></p>
+<p><a href="/metrics">/metrics</a> <a href="/health">/health</a> <a href="/ready">/ready</a>
+<a href="/share-partitions">/share-partitions</a></p>
 """
+HIDDEN = "names of topics and groups are hidden: set metrics.names=shown to show them without a login\n"
+NOT_FOUND = "not found: use /metrics, /health, /ready or /share-partitions\n"
 
 
 class HttpEndpoint:
@@ -37,15 +43,19 @@ class HttpEndpoint:
             return _verdict(self._health_problem(), self._warnings())
         if path == "/ready":
             return _verdict(self._health_problem() or self._readiness_problem(), self._warnings())
+        if path == "/share-partitions":
+            if self._metrics.hides_names:
+                return HttpAnswer(403, "text/plain; charset=utf-8", _pieces([HIDDEN]))
+            return HttpAnswer(200, "application/json", _pieces(render_share_partitions(self._context())))
         if path == "/":
             return HttpAnswer(200, "text/html; charset=utf-8", _pieces([PAGE]))
-        return HttpAnswer(404, "text/plain; charset=utf-8", _pieces(["not found: use /metrics, /health or /ready\n"]))
+        return HttpAnswer(404, "text/plain; charset=utf-8", _pieces([NOT_FOUND]))
 
     def _health_problem(self) -> str | None:
         context = self._context()
         if context is None or context.store.failure is None:
             return None
-        return f"the data folder {context.store.folder} is offline: {context.store.failure}"
+        return f"the data folder {context.store.folder} is offline: {without_path(context.store.failure)}"
 
     def _warnings(self) -> list[str]:
         context = self._context()

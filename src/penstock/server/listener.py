@@ -14,7 +14,7 @@ from functools import partial
 from penstock.config.settings import BrokerSettings, Source
 from penstock.metrics.metrics import Metrics
 from penstock.ports.clock import Clock
-from penstock.ports.network import Connection, Listener, Network, Session, TlsSettings
+from penstock.ports.network import Connection, Listener, Network, Renewed, Session, TlsSettings
 from penstock.quotas.throttle import Throttle
 from penstock.server.authentication import ListenerSecurity
 from penstock.server.dispatch import Dispatcher
@@ -134,11 +134,11 @@ class Server:
         self._listeners.append((name, listener))
         return listener.port
 
-    def renew(self, name: str, tls: TlsSettings) -> None:
-        """Use other TLS settings for new connections of a listener. Raises TlsError."""
+    def renew(self, name: str, tls: TlsSettings, done: Renewed) -> None:
+        """Use other TLS settings for new connections of a listener; `done` gets the error, later."""
         for known, listener in self._listeners:
             if known == name:
-                listener.renew(tls)
+                listener.renew(tls, done)
 
     def serve(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher

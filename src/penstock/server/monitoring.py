@@ -7,7 +7,7 @@ sources.py, changes.py. Raises StartupError for an address that cannot be bound.
 import errno
 import logging
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from penstock.metrics.metrics import Metrics
 from penstock.model.errors import PortInUse, StartupError
@@ -27,6 +27,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+UNIX: Final = "unix:"
+
+
+def parse_metrics_listener(address: str) -> tuple[str, int]:
+    """Return host and port of `http://host:port`; for `unix:/path`, the path and 0."""
+    if address.startswith(UNIX):
+        return address.removeprefix(UNIX), 0
+    host, _, port = address.removeprefix("http://").rpartition(":")
+    return host.strip("[]"), int(port)
+
 
 class ClockStopwatch:
     """A stopwatch on the clock port, used where no better one is available."""
@@ -40,6 +50,12 @@ class ClockStopwatch:
     @property
     def turn_began(self) -> int:
         return self.now_ns()
+
+    def mark_cpu(self, now_ns: int) -> None:
+        pass
+
+    def cpu_ns(self, held_ns: int) -> int:
+        return held_ns
 
 
 class Monitoring:
@@ -60,22 +76,27 @@ class Monitoring:
         http = self._instruments.http
         if not address or http is None:
             return
-        host, _, port = address.removeprefix("http://").rpartition(":")
+        host, port = parse_metrics_listener(address)
         monitor = HttpEndpoint(self.metrics, lambda: self._context)
         try:
-            self._listener = await http.listen(host.strip("[]"), int(port), monitor.answer)
+            self._listener = await http.listen(host, port, monitor.answer)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                raise PortInUse(int(port), "--metrics") from None
+                raise PortInUse(port, "--metrics") from None
             raise StartupError(f"Cannot serve metrics at {address}: {error.strerror or error}") from None
-        log.info("serving metrics at http://%s:%d/metrics", host or "localhost", self._listener.port)
+        if not address.startswith(UNIX):
+            log.info(
+                "serving metrics at http://%s:%d/metrics",
+                f"[{host}]" if ":" in host else host or "localhost",
+                self._listener.port,
+            )
 
     def begin(self, context: "Context", admission: "Admission", dispatcher: "Dispatcher") -> None:
         """Start monitoring a node that serves clients from now on."""
         self._context = context
         context.quorum.subscribe(ChangeCounter(self.metrics, context.quorum, context.node_id).image_changed)
         add_sources(self.metrics, context, admission, self._instruments)
-        watchdog = LoopWatchdog(self.metrics, context.clock)
+        watchdog = LoopWatchdog(self.metrics, context.clock, self.stopwatch)
         if self._instruments.watch is not None:
             self._instruments.watch(watchdog)
         context.scheduler.on_long_step = watchdog.step_held

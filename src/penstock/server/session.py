@@ -16,6 +16,7 @@ from penstock.handlers.support.transaction_verification import CloseConnection
 from penstock.ports.network import Connection, FileSlice
 from penstock.quotas.limits import Client
 from penstock.security.principal import ANONYMOUS
+from penstock.security.rights import Rights
 from penstock.wire.frame import MalformedRequest
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class ClientSession:
         "connection",
         "listener",
         "principal",
+        "rights",
     )
 
     def __init__(
@@ -52,6 +54,8 @@ class ClientSession:
         self._waiting: deque[Parked] = deque()
         self._paused = self._muted = False
         self.principal = ANONYMOUS
+        self.rights: Rights | None = None
+        """What the principal may do; None if there is no authorizer."""
         self.client: Client | None = None
         """The limits last found for this connection's client; None while no quota is set."""
 

@@ -14,6 +14,7 @@ from penstock.metrics import declared
 from penstock.metrics.declared import DECLARED, Declaration
 from penstock.metrics.exposition import Sample
 from penstock.replication.isr import effective_min_isr
+from penstock.server.share_sources import add_share_sources
 
 if TYPE_CHECKING:
     from penstock.handlers.support.context import Context
@@ -28,10 +29,12 @@ UNKNOWN = -1
 
 def add_sources(metrics: "Metrics", context: "Context", admission: "Admission", instruments: "Instruments") -> None:
     """Register the metrics of a running node that are computed on a scrape."""
+    metrics.hides_names = hides_names(context)
     _add_topics(metrics, context)
     _add_cluster(metrics, context)
     _add_quorum(metrics, context)
     _add_groups(metrics, context)
+    add_share_sources(metrics, context)
     _add_storage(metrics, context)
     throttle = context.throttle
     _add(metrics, declared.MUTED, lambda: throttle.muted_count)
@@ -39,6 +42,12 @@ def add_sources(metrics: "Metrics", context: "Context", admission: "Admission", 
     _add(metrics, declared.THROTTLED_TIME, lambda: throttle.muted_s_total)
     _add(metrics, declared.CONNECTIONS, lambda: admission.open_count)
     _add_process(metrics, context, instruments)
+
+
+def hides_names(context: "Context") -> bool:
+    """Return whether the endpoints, which require no login, reveal no names of topics and groups."""
+    chosen = context.settings.text("metrics.names")
+    return chosen == "hidden" or (chosen == "auto" and context.authorizer is not None)
 
 
 def _add(metrics: "Metrics", declaration: Declaration, value: Callable[[], float]) -> None:
@@ -253,6 +262,7 @@ def _add_process(metrics: "Metrics", context: "Context", instruments: "Instrumen
         _add(metrics, declared.MEMORY_USED, lambda: usage().buffered)
         _add(metrics, declared.MEMORY_LEFT, lambda: max(0, usage().budget - usage().buffered))
         _add(metrics, declared.UNSENT, lambda: usage().unsent)
+        _add(metrics, declared.FAILED_CERTIFICATE_LOADS, lambda: usage().failed_certificate_loads)
         metrics.register(declared.CLOSED, lambda: [((reason,), count) for reason, count in usage().closed.items()])
     process_usage = instruments.process_usage
     if process_usage is not None:

@@ -7,24 +7,22 @@ closed, even during a query: the parent is gone. Calls metadata_engine.py, recor
 import json
 import os
 import pickle
-import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from queue import SimpleQueue
 from threading import Thread
-from typing import IO, Any, Final
+from typing import IO, Any
 
 from penstock.actions.cluster_client import ClusterClient
 from penstock.actions.connection import Connection
 from penstock.sqlview import frames, metadata_engine
+from penstock.sqlview.choice import reads_records
 from penstock.sqlview.errors import QueryError, too_much_memory
 from penstock.sqlview.frames import read_frame, write_frame
 from penstock.sqlview.memory import has_grown
 from penstock.sqlview.result import Stream
-
-_READS_RECORDS: Final = re.compile(r"\btopic\s*\(", re.IGNORECASE)
 
 Commands = SimpleQueue[tuple[bytes, bytes]]
 
@@ -89,13 +87,13 @@ def _filter_records(options: Mapping[str, Any], commands: Commands, out: IO[byte
 
 
 def _prepare(
-    sql: str, bootstrap: str, settings: Mapping[str, str], memory_bytes: int
+    sql: str, bootstrap: str, settings: Mapping[str, str], memory_bytes: int, masks: Mapping[str, Sequence[str]]
 ) -> AbstractContextManager[Stream]:
     """Choose and load the engine. Nothing runs before the context is entered."""
-    if _READS_RECORDS.search(sql):
+    if reads_records(sql):
         from penstock.sqlview import record_engine
 
-        return record_engine.run(sql, bootstrap, settings, memory_bytes=memory_bytes)
+        return record_engine.run(sql, bootstrap, settings, memory_bytes=memory_bytes, masks=masks)
     return metadata_engine.run(sql, partial(ClusterClient, Connection(bootstrap, settings)), memory_bytes=memory_bytes)
 
 

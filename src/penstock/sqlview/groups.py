@@ -63,7 +63,7 @@ def members(cluster: ClusterClient) -> Rows:
 
 def assignments(cluster: ClusterClient) -> Rows:
     """Yield every partition that a member owns or that has a committed offset."""
-    for group, owners, committed in _progress(cluster):
+    for group, owners, committed in group_progress(cluster):
         for topic, partition in sorted({*owners, *committed}):
             place = (topic, partition)
             yield group.group_id, topic, partition, owners.get(place), committed.get(place)
@@ -71,14 +71,14 @@ def assignments(cluster: ClusterClient) -> Rows:
 
 def lag(cluster: ClusterClient) -> Rows:
     latest = list_offsets(cluster, LATEST)
-    for group, owners, committed in _progress(cluster):
+    for group, owners, committed in group_progress(cluster):
         for place, offset in sorted(committed.items()):
             end = latest.get(place)
             behind = None if end is None else max(0, end - offset)
             yield group.group_id, *place, owners.get(place), offset, end, behind
 
 
-def _progress(cluster: ClusterClient) -> Iterator[tuple[Group, dict[Place, str], dict[Place, int]]]:
+def group_progress(cluster: ClusterClient) -> Iterator[tuple[Group, dict[Place, str], dict[Place, int]]]:
     for group in _groups(cluster):
         owners = {place: member.member_id for member in group.members for place in member.owned}
         yield group, owners, _committed(cluster, group)

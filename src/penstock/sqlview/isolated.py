@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Lock, Timer
-from typing import IO, Any
+from typing import IO, Any, Final
 
 from penstock.sqlview import frames
 from penstock.sqlview.errors import QueryError, too_much_memory, too_slow
@@ -49,6 +49,7 @@ class Child:
         self._answers: IO[bytes] = self._process.stdout
         self._timeout_s, self._memory_bytes = 0.0, 0
         self._is_late = False
+        self.is_killed = False
         self.has_ended_well = True
         """Whether the last query was completed, so that the next one can follow."""
 
@@ -115,6 +116,11 @@ class Child:
         self._is_late = True
         self._process.kill()
 
+    def kill(self) -> None:
+        """Stop the query. May be called from any thread."""
+        self.is_killed = True
+        self._process.kill()
+
     def _rows(self) -> Cursor:
         self.send(frames.ROWS)
         columns: list[str] = json.loads(self.expect(frames.COLUMNS) or b"[]")
@@ -157,6 +163,8 @@ class Child:
     def _gone(self) -> QueryError:
         """Return an error that explains the missing response."""
         code = self._process.wait()
+        if self.is_killed:
+            return QueryError("The query was stopped.")
         if self._is_late:
             return too_slow(self._timeout_s)
         if code in (-signal.SIGABRT, -signal.SIGKILL):
@@ -198,20 +206,32 @@ class _Source:
     def close(self) -> None: ...
 
 
+IDLE_MAX: Final = 2
 _idle: list[Child] = []
 _turn = Lock()
 
 
 @contextmanager
 def run(
-    sql: str, *, bootstrap: str, settings: Mapping[str, str], timeout_s: float, memory_bytes: int
+    sql: str,
+    *,
+    bootstrap: str,
+    settings: Mapping[str, str],
+    timeout_s: float,
+    memory_bytes: int,
+    masks: Mapping[str, Sequence[str]] | None = None,
+    began: Callable[[Callable[[], None]], None] = lambda stop: None,
 ) -> Iterator[Stream]:
-    """Run a query; its timeout starts when the engine is loaded."""
+    """Run a query; its timeout starts when the engine is loaded.
+
+    `masks` are the paths of fields to hide, by topic. `began` is called with a function that stops the query from
+    another thread.
+    """
     child = _take()
+    began(child.kill)
     try:
-        with child.run(
-            sql, bootstrap=bootstrap, settings=dict(settings), timeout_s=timeout_s, memory_bytes=memory_bytes
-        ) as rows:
+        options = {"bootstrap": bootstrap, "settings": dict(settings), "masks": masks or {}}
+        with child.run(sql, timeout_s=timeout_s, memory_bytes=memory_bytes, **options) as rows:
             yield rows
     finally:
         _give_back(child)
@@ -243,14 +263,14 @@ def _take() -> Child:
 
 def _give_back(child: Child) -> None:
     with _turn:
-        if child.has_ended_well and not _idle:
+        if child.has_ended_well and not child.is_killed and len(_idle) < IDLE_MAX:
             _idle.append(child)
             return
     child.close()
 
 
 def close_idle() -> None:
-    """Stop the process that waits for the next query."""
+    """Stop the processes that wait for the next query."""
     with _turn:
         waiting, _idle[:] = list(_idle), []
     for child in waiting:

@@ -7,7 +7,6 @@ anything but a SELECT, syntax errors, unknown names, and too much memory.
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
 from typing import Final
 
 from penstock.actions.cluster_client import ClusterClient
@@ -15,6 +14,7 @@ from penstock.sqlview.errors import QueryError
 from penstock.sqlview.memory import memory_limit
 from penstock.sqlview.result import Cursor, Row, Stream
 from penstock.sqlview.tables import BY_NAME, TABLES
+from penstock_client.errors import nearest
 
 _ALLOWED: Final = frozenset(
     {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
@@ -88,8 +88,7 @@ def _tables_read(connection: sqlite3.Connection, sql: str) -> set[str]:
 def _explain(message: str) -> str:
     unknown = message.removeprefix("no such table: ")
     if unknown != message:
-        near = get_close_matches(unknown.lower(), BY_NAME, n=1)
-        meant = f" Did you mean {BY_NAME[near[0]].name}?" if near else ""
+        meant = nearest(unknown, (table.name for table in BY_NAME.values()))
         return f"Unknown table {unknown}.{meant} 'penstock sql --tables' lists all tables."
     return f"The query cannot be run: {message}."
 

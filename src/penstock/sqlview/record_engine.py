@@ -6,13 +6,14 @@ have a tree), files and other external sources, unknown topics, and too much mem
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
 from penstock.actions.cluster_client import ClusterClient
 from penstock.actions.connection import Connection
+from penstock.actions.masks import find_mask
 from penstock.sqlview.errors import QueryError, too_much_memory
 from penstock.sqlview.memory import MIB, memory_limit
 from penstock.sqlview.pushdown import Node, TopicCall, topic_calls
@@ -21,13 +22,14 @@ from penstock.sqlview.tables import BY_NAME
 
 try:
     import duckdb
+    import pyarrow as pa
 
     from penstock import arrow
     from penstock_client.errors import PenstockClientError
 except ImportError:
     raise QueryError("Reading records with SQL needs DuckDB and Arrow: run pip install 'penstock[sql]'.") from None
 
-Read = Callable[..., arrow.Records]
+Read = Callable[..., Any]
 
 # Most keys and values are text and shown as such; other bytes as DuckDB prints them. The bytes are available too.
 VIEW: Final = """
@@ -39,9 +41,18 @@ FROM "{name}_records"
 
 
 @contextmanager
-def run(sql: str, bootstrap: str, settings: Mapping[str, str], *, memory_bytes: int) -> Iterator[Stream]:
+def run(
+    sql: str,
+    bootstrap: str,
+    settings: Mapping[str, str],
+    *,
+    memory_bytes: int,
+    masks: Mapping[str, Sequence[str]] | None = None,
+) -> Iterator[Stream]:
+    """Run a query. `masks` are the paths of fields to hide, by topic."""
+    read = partial(_read_masked, masks or {}, partial(arrow.read, bootstrap=bootstrap, settings=dict(settings)))
     with limited_connection(memory_bytes) as connection:
-        yield _prepared(connection, sql, bootstrap, settings)
+        yield _prepared(connection, sql, Connection(bootstrap, settings), read)
 
 
 @contextmanager
@@ -65,13 +76,30 @@ def limited_connection(memory_bytes: int) -> Iterator[Any]:
         connection.close()
 
 
-def _prepared(connection: Any, sql: str, bootstrap: str, settings: Mapping[str, str]) -> Stream:
+def _prepared(connection: Any, sql: str, target: Connection, read: Read) -> Stream:
     tree = parse_select(connection, sql)
-    with ClusterClient(Connection(bootstrap, settings)) as cluster:
+    with ClusterClient(target) as cluster:
         _fill_tables(connection, tree, cluster)
-    _attach_topics(connection, tree, partial(arrow.read, bootstrap=bootstrap, settings=dict(settings)))
+    _attach_topics(connection, tree, read)
     connection.execute("SET lock_configuration = true")
     return _rows(connection, _text(connection, tree))
+
+
+def _read_masked(masks: Mapping[str, Sequence[str]], read: Read, topic: str, **options: Any) -> Any:
+    """Read a topic, without the hidden fields of its values."""
+    records = read(topic, **options)
+    mask = find_mask(masks, topic)
+    if mask is None:
+        return records
+    hide = mask.hide
+
+    def masked() -> Iterator[Any]:
+        at = records.schema.get_field_index("value")
+        for batch in records:
+            hidden = pa.array([hide(value.as_py()) for value in batch.column(at)], type=records.schema.field(at).type)
+            yield batch.set_column(at, records.schema.field(at), hidden)
+
+    return pa.RecordBatchReader.from_batches(records.schema, masked())
 
 
 def _rows(connection: Any, sql: str) -> Stream:

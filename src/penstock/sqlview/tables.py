@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from penstock.sqlview import groups, producers, topics
+from penstock.sqlview import groups, producers, shares, topics
 from penstock.sqlview.table import Table
 
 TEXT, NUMBER, REAL, FLAG = "TEXT", "BIGINT", "DOUBLE", "BOOLEAN"
@@ -125,6 +125,42 @@ TABLES: Final = (
         },
         doc="Lag of groups in each partition with a committed offset.",
         read=groups.lag,
+    ),
+    Table(
+        name="ShareGroup",
+        columns={"group_id": TEXT, "state": TEXT, "coordinator": NUMBER, "members": NUMBER},
+        doc="Share groups with state, coordinator and number of members.",
+        read=shares.share_groups,
+    ),
+    Table(
+        name="SharePartition",
+        columns={
+            "group_id": TEXT,
+            "topic": TEXT,
+            "partition": NUMBER,
+            "start_offset": NUMBER,
+            "lag": NUMBER,
+            "members": NUMBER,
+        },
+        doc="Partitions of share groups: start offset, unfinished records, and how many members read them.",
+        read=shares.share_partitions,
+    ),
+    Table(
+        name="InFlightRecord",
+        columns={
+            "group_id": TEXT,
+            "topic": TEXT,
+            "partition": NUMBER,
+            "first_offset": NUMBER,
+            "last_offset": NUMBER,
+            "state": TEXT,
+            "delivery_count": NUMBER,
+            "member_id": TEXT,
+            "lock_left_ms": NUMBER,
+            "delay_left_ms": NUMBER,
+        },
+        doc="Records of share groups in flight, by range, and their holder. Needs metrics.listener on every broker.",
+        read=shares.in_flight_records,
     ),
     Table(
         name="ProducerTransaction",

@@ -17,6 +17,7 @@ from crc32c import crc32c
 from penstock.model.errors import Corruption
 from penstock.ports.disk import Disk
 from penstock.storage import producer_snapshots
+from penstock.storage.checkpoint import write_unsynced
 from penstock.storage.producer_state import EndedTransaction, ProducerState
 from penstock.storage.scan import OFFSET_MAX, BadBatch
 from penstock.storage.segment import Damaged, Segment, file_name
@@ -137,13 +138,7 @@ def save_checkpoint(log: Log, *, closing: bool) -> None:
             segment.txn_index.save_if_any(disk)
         end = log.end_offset if closing else log.segments.bases[-1]
         content = _encode(known, known[-1][0].base_offset if known else end, end, log.segments[-1] if closing else None)
-        file = disk.open(path, create=True)
-        try:
-            file.write((content,), 0)
-            if file.size() != len(content):
-                file.truncate(len(content))
-        finally:
-            file.close()
+        write_unsynced(disk, path, content)
     except OSError:
         with suppress(OSError):
             disk.remove(path)

@@ -4,7 +4,7 @@ Used for the epochs of one log and for the offsets of all logs. Files are replac
 fails its checks raises Corruption; no caller depends on a checkpoint.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from crc32c import crc32c
@@ -37,17 +37,35 @@ def read_entries(disk: Disk, path: str, *, columns: int) -> list[list[str]]:
     return entries
 
 
+def write_unsynced(disk: Disk, path: str, content: bytes) -> None:
+    """Replace the content of a file in place, without a sync: its reader must notice content that is not complete."""
+    file = disk.open(path, create=True)
+    try:
+        file.write((content,), 0)
+        if file.size() != len(content):
+            file.truncate(len(content))
+    finally:
+        file.close()
+
+
 def write_entries(disk: Disk, path: str, entries: Iterable[tuple[object, ...]]) -> None:
     disk.replace_file(path, _encode(entries))
 
 
 def _encode(entries: Iterable[tuple[object, ...]]) -> bytes:
-    lines = [" ".join(str(word) for word in entry) for entry in entries]
+    return _encode_lines([" ".join(str(word) for word in entry) for entry in entries])
+
+
+def _encode_lines(lines: Sequence[str]) -> bytes:
     return "\n".join([str(VERSION), str(len(lines)), *lines, ""]).encode()
 
 
-def _checksum_of(offsets: Mapping[TopicPartition, int]) -> int:
-    return int(crc32c("\n".join(f"{each.topic} {each.partition} {offsets[each]}" for each in sorted(offsets)).encode()))
+def _lines_of(offsets: Mapping[TopicPartition, int]) -> list[str]:
+    return [f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())]
+
+
+def _checksum_of(lines: Sequence[str]) -> int:
+    return int(crc32c("\n".join(lines).encode()))
 
 
 def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
@@ -64,7 +82,7 @@ def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
     except (Corruption, FileNotFoundError, ValueError):
         return {}
     checksum = offsets.pop(CHECKSUM, None)
-    return offsets if checksum is None or checksum == _checksum_of(offsets) else {}
+    return offsets if checksum is None or checksum == _checksum_of(_lines_of(offsets)) else {}
 
 
 def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -73,5 +91,5 @@ def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
     """Return the content of an offset checkpoint, with its checksum."""
-    sealed = {**offsets, CHECKSUM: _checksum_of(offsets)}
-    return _encode((each.topic, each.partition, offset) for each, offset in sorted(sealed.items()))
+    lines = _lines_of(offsets)
+    return _encode_lines([*lines, f"{CHECKSUM.topic} {CHECKSUM.partition} {_checksum_of(lines)}"])

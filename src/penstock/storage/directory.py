@@ -27,7 +27,7 @@ from typing import Any, Final, TypeVar
 
 from penstock.model.job import Job, finish
 from penstock.ports.disk import Disk, File
-from penstock.storage.reserve import Reserve, is_disk_full, mebibytes
+from penstock.storage.reserve import Reserve, is_disk_full, mebibytes, without_path
 
 OPEN_FILES_MAX: Final = 256
 _T = TypeVar("_T")
@@ -117,7 +117,7 @@ class LogDirectory:
     def describe_refusal(self) -> str:
         """Say why nothing is appended here: where, and how much space is needed if the disk is full."""
         if not is_disk_full(self.refusal):
-            return f"disk error: {self.path} rejects writes: {self.refusal}"
+            return f"disk error: {self.path} rejects writes: {without_path(self.refusal)}"
         try:
             free = mebibytes(self.disk.space(self.path)[1])
         except OSError:

@@ -8,7 +8,6 @@ write, `end` of log_offsets.py.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -69,9 +68,10 @@ class Flusher:
         # Called once those are durable, before anything else is.
         self._on_named: Callable[[], None] | None = None
         # Closed segments with unsynced bytes, each with its end offset.
-        self._rolled: deque[tuple[File, int]] = deque(state.unflushed)
+        # Lists, because they are short, and an empty deque takes 760 bytes for each of thousands of logs.
+        self._rolled: list[tuple[File, int]] = list(state.unflushed)
         # Closed segments whose indexes are not synced yet. Only the recovery point waits for them.
-        self._closed: deque[Segment] = deque()
+        self._closed: list[Segment] = []
         self._index_syncs = 0
         # The active segment's file if it was synced, and its size when that sync started.
         self._synced_file: File | None = None
@@ -202,7 +202,7 @@ class Flusher:
         """Ignore the sync in progress, because the log is truncated at an offset. Closed segments below stay queued."""
         self._generation += 1
         self._synced_file = None
-        self._rolled = deque(each for each in self._rolled if each[1] <= from_offset)
+        self._rolled = [each for each in self._rolled if each[1] <= from_offset]
         self._unlisted = [each for each in self._unlisted if each[1] <= from_offset]
 
     def now(self) -> None:
@@ -213,7 +213,7 @@ class Flusher:
             while self._rolled:
                 job = self._rolled[0]
                 job[0].sync()
-                self._rolled.popleft()
+                self._rolled.pop(0)
                 self._list_closed(job)
                 self.sync_names()
             if self._offsets.flushed < self._offsets.end:
@@ -235,7 +235,7 @@ class Flusher:
             except OSError as error:
                 self._log.directory.fail(error)
                 raise
-            self._closed.popleft()
+            self._closed.pop(0)
 
     def stop(self) -> None:
         """Stop syncing, and make no more callbacks."""
@@ -270,7 +270,7 @@ class Flusher:
         segment = self._segments[slot]
         is_listed = log.segment_list.exists
         try:
-            self._rolled.appendleft((log.segment_list.add_closed(segment.base_offset, end, segment.size), end))
+            self._rolled.insert(0, (log.segment_list.add_closed(segment.base_offset, end, segment.size), end))
         except OSError:
             self._unlisted.append(job)
             return
@@ -288,7 +288,7 @@ class Flusher:
         advanced = False
         if generation == self._generation:
             if self._rolled and self._rolled[0] is job:
-                self._rolled.popleft()
+                self._rolled.pop(0)
                 self._list_closed(job)
             else:
                 self._synced_file, self._synced_size = job[0], size

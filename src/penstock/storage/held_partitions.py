@@ -13,6 +13,7 @@ from uuid import UUID
 from crc32c import crc32c
 
 from penstock.ports.disk import Disk, File
+from penstock.storage.checkpoint import write_unsynced
 
 FILE_NAME: Final = "held-partitions"
 BOOT_ID: Final = "boot-id"
@@ -120,11 +121,7 @@ class HeldPartitions:
     def note_boot(self) -> None:
         """Store the boot id of the machine. It needs no sync, because it matters only within the same boot."""
         with suppress(OSError):
-            content = self._disk.boot_id().encode()
-            file = self._disk.open(f"{self._folder}/{BOOT_ID}", create=True)
-            file.write((content,), 0)
-            file.truncate(len(content))
-            file.close()
+            write_unsynced(self._disk, f"{self._folder}/{BOOT_ID}", self._disk.boot_id().encode())
 
     def _last_boot_id(self) -> str:
         try:

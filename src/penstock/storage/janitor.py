@@ -35,7 +35,7 @@ class Janitor:
         self._current_settings = current_settings
         self._high_watermark = high_watermark
         self._timer: Timer | None = None
-        self._next_retention_ms = self._next_checkpoint_ms = 0
+        self._next_retention_ms = self._next_checkpoint_ms = self._next_visit_ms = 0
         self._waiting: list[Log] = []
 
     def start(self) -> None:
@@ -65,10 +65,13 @@ class Janitor:
             self._maintain(self._waiting.pop())
             if self._clock.monotonic() >= ends:
                 break
-        if now_ms >= self._next_checkpoint_ms or self._store.checkpoint_is_due():
-            self._checkpoint()
-            self._plan_checkpoint(now_ms)
-        self._run_small_tasks()
+        if now_ms >= self._next_visit_ms:
+            # These visit every log, so they do not run after every slice of retention.
+            self._next_visit_ms = now_ms + int(TICK_S * 1000)
+            if now_ms >= self._next_checkpoint_ms or self._store.checkpoint_is_due():
+                self._checkpoint()
+                self._plan_checkpoint(now_ms)
+            self._run_small_tasks()
         return bool(self._waiting)
 
     def _maintain(self, log: Log) -> None:

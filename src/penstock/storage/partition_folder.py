@@ -6,6 +6,7 @@ from uuid import UUID
 
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
 from penstock.ports.disk import Disk
+from penstock.storage.checkpoint import write_unsynced
 from penstock.storage.meta_properties import decode_uuid, encode_uuid
 
 PARTITION_METADATA: Final = "partition.metadata"
@@ -89,11 +90,7 @@ def holds_records(disk: Disk, folder: str) -> bool:
 
 def write_topic_id(disk: Disk, folder: str, topic_id: UUID) -> None:
     """Write the topic id of a partition folder, without a sync."""
-    content = _metadata_of(topic_id)
-    file = disk.open(f"{folder}/{PARTITION_METADATA}", create=True)
-    file.write((content,), 0)
-    file.truncate(len(content))
-    file.close()
+    write_unsynced(disk, f"{folder}/{PARTITION_METADATA}", _metadata_of(topic_id))
 
 
 def _metadata_of(topic_id: UUID) -> bytes:

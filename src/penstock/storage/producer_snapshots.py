@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from penstock.model.errors import Corruption
 from penstock.ports.disk import Disk
+from penstock.storage.checkpoint import write_unsynced
 from penstock.storage.directory import UNREADABLE
 from penstock.storage.marker import read_marker
 from penstock.storage.producer_state import EndedTransaction, ProducerState
@@ -24,13 +25,7 @@ def save_snapshot(disk: Disk, folder: str, producers: ProducerState, offset: int
     """Write a snapshot; remove older ones that are not at the start of a segment. Ignores a full disk."""
     content = producers.encode()
     with suppress(OSError):
-        file = disk.open(f"{folder}/{file_name(offset, SUFFIX)}", create=True)
-        try:
-            file.write((content,), 0)
-            if file.size() != len(content):
-                file.truncate(len(content))
-        finally:
-            file.close()
+        write_unsynced(disk, f"{folder}/{file_name(offset, SUFFIX)}", content)
         kept = {offset, *bases}
         for each in _offsets(disk, folder):
             if each < offset and each not in kept:

@@ -210,6 +210,11 @@ def _plan(
 
 def _remove_segments(directory: LogDirectory, state: Recovered, segments: Sequence[Segment]) -> None:
     """Remove segments whose deletion was interrupted when the node stopped."""
+    if segments and state.segment_list.exists:
+        # It may only be in the page cache. If a power failure undid it later, the segments would be missing.
+        listed = directory.disk.open(state.segment_list.path)
+        listed.sync()
+        listed.close()
     for segment in segments:
         state.segments.remove(segment)
         directory.open_files.forget(segment.path)

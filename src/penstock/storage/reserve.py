@@ -31,6 +31,13 @@ def is_disk_full(problem: BaseException | None) -> bool:
     return isinstance(problem, OSError) and problem.errno in _NO_ROOM
 
 
+def without_path(problem: BaseException | None) -> str:
+    """Return the text of an error without the path of its file, which names a topic that not everybody may see."""
+    if isinstance(problem, OSError) and problem.filename is not None:
+        return f"[Errno {problem.errno}] {problem.strerror}"
+    return str(problem)
+
+
 def mebibytes(size: int) -> str:
     """Return a size as messages about full disks show it."""
     return f"{size / 1024**2:.1f} MiB"

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Final
 
 from penstock.ports.disk import Disk
+from penstock.storage.checkpoint import write_unsynced
 
 FILE_NAME: Final = "retention-clock"
 # Clocks drift and are slewed; two readings are at most some minutes apart.
@@ -59,14 +60,8 @@ class RetentionClock:
 
 def save(disk: Disk, folder: str, now_ms: int) -> None:
     """Save a result for the next start. Never synced: an older one, or none, does no harm."""
-    content = b"0\n%d\n" % now_ms
     with suppress(OSError):
-        file = disk.open(f"{folder}/{FILE_NAME}", create=True)
-        try:
-            file.write((content,), 0)
-            file.truncate(len(content))
-        finally:
-            file.close()
+        write_unsynced(disk, f"{folder}/{FILE_NAME}", b"0\n%d\n" % now_ms)
 
 
 def load(disk: Disk, folder: str) -> int | None:

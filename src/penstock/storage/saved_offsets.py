@@ -73,6 +73,14 @@ class SavedOffsets:
         if topic_partition in self._on_disk:
             self.save_now()
 
+    def lower(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Write before returning if the saved offset of a log is after this one. Raises StorageError."""
+        if self._under_way.get(topic_partition, 0) > offset:
+            # The write in progress is outdated and must not replace the file.
+            self._writes += 1
+        if self._on_disk.get(topic_partition, 0) > offset:
+            self.save_now()
+
     def moved(self) -> None:
         """Schedule a write, because an offset has moved."""
         self._is_stale = True

@@ -22,6 +22,7 @@ from penstock.storage.checkpoint import (
     encode_offsets,
     read_offsets,
     write_offsets,
+    write_unsynced,
 )
 from penstock.storage.directory import LogDirectory
 from penstock.storage.held_partitions import HeldPartitions, Holding
@@ -74,7 +75,7 @@ class StoreCheckpoints:
             directory.with_reserve,
         )
         # Lower bounds, as read at startup or last written.
-        self.high_watermarks: Mapping[TopicPartition, int] = read_offsets(self._disk, self._path(HIGH_WATERMARKS))
+        self.high_watermarks: dict[TopicPartition, int] = read_offsets(self._disk, self._path(HIGH_WATERMARKS))
         # The size of each active segment at the last checkpoint of its recovery point.
         self._checked_sizes: dict[TopicPartition, int] = {}
         # Deleted partitions whose high watermark or recovery point may still be on disk.
@@ -137,9 +138,7 @@ class StoreCheckpoints:
 
     def _forget_mark(self, topic_partition: TopicPartition) -> None:
         if topic_partition in self.high_watermarks:
-            self.high_watermarks = {
-                each: mark for each, mark in self.high_watermarks.items() if each != topic_partition
-            }
+            del self.high_watermarks[topic_partition]
             self._deleted_marks.add(topic_partition)
 
     def _forget_point(self, topic_partition: TopicPartition) -> None:
@@ -202,8 +201,11 @@ class StoreCheckpoints:
 
     def _truncating(self, topic_partition: TopicPartition, offset: int) -> None:
         """Lower the checkpoints of a log before it is truncated: after a crash, none may lie beyond its end."""
-        self.checkpoint_recovery_points()
-        self.clean_offsets.save_now()
+        log = self.logs.get(topic_partition)
+        is_damaged = log is not None and log.damage is not None
+        if self._recovery_points.get(topic_partition, 0) > offset and not is_damaged:
+            self._write_points({**self._recovery_points, topic_partition: offset})
+        self.clean_offsets.lower(topic_partition, offset)
         if self.high_watermarks.get(topic_partition, 0) > offset:
             self.high_watermarks = self._write(HIGH_WATERMARKS, None, {**self.high_watermarks, topic_partition: offset})
 
@@ -211,13 +213,7 @@ class StoreCheckpoints:
         """Write lower bounds of the high watermarks, without a sync: a file that fails its checks is ignored."""
         if marks != self.high_watermarks:
             try:
-                file = self._disk.open(self._path(HIGH_WATERMARKS), create=True)
-                try:
-                    content = encode_offsets(marks)
-                    file.write((content,), 0)
-                    file.truncate(len(content))
-                finally:
-                    file.close()
+                write_unsynced(self._disk, self._path(HIGH_WATERMARKS), encode_offsets(marks))
             except OSError as error:
                 raise StorageError(f"{self._path(HIGH_WATERMARKS)}: {error}") from error
             # Until the next synced write, a power failure may restore the entries that are left out.

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from penstock.testing.defaults import DEFAULTS
 from penstock.testing.ports import ReservedPort
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ STOP_TIMEOUT_S = 120.0
 
 
 class Broker:
-    """One node on a free port. Settings have their Kafka names.
+    """One node on a free port. Settings have their Kafka names. New groups start without a delay.
 
     Port and data survive `restart`. A directory given as `data` is kept at the end; otherwise a temporary directory is
     created and removed. With `secure`, clients need TLS and the user in `client_properties`.
@@ -38,7 +39,7 @@ class Broker:
         port: int = 0,
         secure: bool = False,
     ) -> None:
-        self.settings: dict[str, str] = dict(settings or {})
+        self.settings: dict[str, str] = {**DEFAULTS, **(settings or {})}
         self.host = host
         self.port = port
         self._data = Path(data) if data is not None else None

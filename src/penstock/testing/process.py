@@ -12,13 +12,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from penstock.testing.defaults import DEFAULTS
 from penstock.testing.ports import ReservedPort
 
 STOP_TIMEOUT_S = 120.0
 
 
 class BrokerProcess:
-    """`penstock start` on a free port; `kill` is kill -9. Port and data survive `start` and `restart`."""
+    """`penstock start` on a free port; `kill` is kill -9. Port and data survive `start` and `restart`.
+
+    New groups start without a delay.
+    """
 
     def __init__(
         self,
@@ -28,7 +32,7 @@ class BrokerProcess:
         host: str = "127.0.0.1",
         port: int = 0,
     ) -> None:
-        self.settings: dict[str, str] = dict(settings or {})
+        self.settings: dict[str, str] = {**DEFAULTS, **(settings or {})}
         self.host = host
         self.port = port
         self._temporary: tempfile.TemporaryDirectory[str] | None = None

@@ -1,15 +1,11 @@
 """DescribeTransactions, ListTransactions, and the expiration of unused transactional ids.
 
-Answers: INVALID_REQUEST and TRANSACTIONAL_ID_NOT_FOUND. Refuses: InvalidRegularExpression.
+Answers: INVALID_REQUEST and TRANSACTIONAL_ID_NOT_FOUND.
 """
 
-from collections.abc import Callable, Mapping
-from functools import lru_cache
-from typing import Any
+from collections.abc import Mapping
 
-import re2  # type: ignore[import-untyped]
-
-from penstock.model.errors import InvalidRegularExpression, InvalidRequest
+from penstock.model.errors import InvalidRequest
 from penstock.transactions.commands import (
     DescribedTransaction,
     DescribeTransaction,
@@ -43,12 +39,11 @@ def describe(found: TransactionValue | None, command: DescribeTransaction, turn:
 
 
 def list_transactions(transactions: Mapping[str, TransactionValue], command: ListTransactions, turn: Turn) -> None:
-    matches = matcher(command.pattern)
     turn.answer(
         tuple(
             ListedTransaction(transactional_id=name, producer_id=value.producer_id, state=STATES[value.state].name)
             for name, value in transactions.items()
-            if _matches(value, command, turn.now) and matches(name)
+            if _matches(value, command, turn.now)
         )
     )
 
@@ -59,25 +54,6 @@ def _matches(value: TransactionValue, command: ListTransactions, now: int) -> bo
     if command.states and STATES[value.state].name not in command.states:
         return False
     return command.duration_ms < 0 or now - value.start_ms > command.duration_ms
-
-
-@lru_cache(maxsize=64)
-def matcher(pattern: str | None) -> Callable[[str], Any]:
-    """Return a function that matches a whole transactional id; without a pattern it matches every id."""
-    if not pattern:
-        return lambda name: True
-    options = re2.Options()
-    # Otherwise the library logs each invalid expression to stderr.
-    options.log_errors = False
-    try:
-        matches: Callable[[str], Any] = re2.compile(pattern, options).fullmatch
-    except re2.error as error:
-        reason = error.args[0] if error.args else error
-        reason = reason.decode(errors="replace") if isinstance(reason, bytes) else reason
-        raise InvalidRegularExpression(
-            f"Transaction ID pattern `{pattern}` is not a valid regular expression: {reason}."
-        ) from None
-    return matches
 
 
 def sweep(transactions: Mapping[str, TransactionValue], turn: Turn) -> None:

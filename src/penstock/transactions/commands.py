@@ -134,7 +134,6 @@ class ListTransactions:
     producer_ids: frozenset[int] = frozenset()
     duration_ms: int = -1
     """Only transactions that are open longer than this; negative for all."""
-    pattern: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

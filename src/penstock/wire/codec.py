@@ -17,21 +17,24 @@ from struct import error as StructError
 from typing import Any, Final
 
 from kio.index import load_request_schema, load_response_schema
+from kio.schema.errors import ErrorCode
 
 from penstock.model.errors import UnsupportedVersion
 from penstock.model.job import Job
 from penstock.wire.api import APIS, Api, ApiKey
 from penstock.wire.frame import MalformedRequest
 from penstock.wire.hot import consumer_group_heartbeat, heartbeat, offset_commit, offset_fetch
-from penstock.wire.reader import Body, entity_reader
-from penstock.wire.schema import shape_of
-from penstock.wire.sliced import Out, entity_reading, entity_writing
+from penstock.wire.reader import ELEMENT_COUNT_MAX, AnyBody, Body, LargeBody, entity_reader
+from penstock.wire.schema import default_entity, shape_of
+from penstock.wire.sliced import BYTES_PER_SLICE, Out, entity_reading, entity_writing
 from penstock.wire.writer import CannotWrite, entity_writer
 
 Buffer = bytes | bytearray | memoryview
 
 REQUEST_SIZE_MAX: Final = 16 * 1024 * 1024
 """Only Produce may be larger; `reader.ELEMENT_COUNT_MAX` bounds the number of elements in a request."""
+REQUEST_SIZES_MAX: Final = {ApiKey.JOIN_GROUP: 4 * 1024 * 1024, ApiKey.SYNC_GROUP: 4 * 1024 * 1024}
+"""A group is written as one record, which holds the metadata and assignments of its members."""
 
 _FULLEST: Final = {ApiKey.METADATA: 10}
 """Requests whose later versions lost a field: Metadata v11 no longer asks for the cluster's authorized operations."""
@@ -83,12 +86,11 @@ def read_request(api_key: int, version: int, body: Buffer) -> Any:
     Bytes behind the body are ignored, as in Kafka.
     """
     api = _served(api_key, version)
-    if len(body) > REQUEST_SIZE_MAX and not api.hot:
-        raise MalformedRequest(f"a {api.name} request of {len(body)} bytes is too large")
+    _check_size(api, body)
     if api.hand_written:
         return _HAND_WRITTEN[api_key](version, body)
     layout = request_class(api_key, version)
-    data = _body(api_key, version, body)
+    data = _limited(api_key, version, Body(body))
     entity = _read(layout, layout if api.hot else seen_request_class(api_key), data)
     upgrade = _UPGRADES.get((api_key, version))
     return entity if upgrade is None else upgrade(_read(layout, layout, Body(body)), entity)
@@ -108,20 +110,20 @@ def load(api_key: int, version: int) -> None:
 def reading_request(api_key: int, version: int, body: Buffer) -> Job[Any]:
     """Decode a request like `read_request`, in slices."""
     api = _served(api_key, version)
-    if len(body) > REQUEST_SIZE_MAX:
-        raise MalformedRequest(f"a {api.name} request of {len(body)} bytes is too large")
+    _check_size(api, body)
     if api.hand_written:
         return _HAND_WRITTEN[api_key](version, body)
     upgrade = _UPGRADES.get((api_key, version))
     layout = request_class(api_key, version)
-    entity = yield from _reading(layout, seen_request_class(api_key), _body(api_key, version, body))
+    data = yield from _copying(body)
+    entity = yield from _reading(layout, seen_request_class(api_key), _limited(api_key, version, data))
     if upgrade is None:
         return entity
-    return upgrade((yield from _reading(layout, layout, _body(api_key, version, body))), entity)
+    return upgrade((yield from _reading(layout, layout, _limited(api_key, version, data))), entity)
 
 
-def writing_response(api_key: int, version: int, entity: Any) -> Job[bytes]:
-    """Encode a response like `write_response`, in slices."""
+def writing_response(api_key: int, version: int, entity: Any) -> Job[bytes | bytearray]:
+    """Encode a response like `write_response`, in slices. A long one is not copied."""
     _served(api_key, version)
     layout = response_class(api_key, version)
     out = Out()
@@ -129,13 +131,25 @@ def writing_response(api_key: int, version: int, entity: Any) -> Job[bytes]:
         yield from entity_writing(layout, type(entity))(out, entity)
     except _UNWRITABLE as error:
         raise CannotWrite(f"{type(entity).__name__} as version {layout.__version__}: {error}") from error
-    return bytes(out)
+    return bytes(out) if len(out) <= BYTES_PER_SLICE else out
 
 
 def write_response(api_key: int, version: int, entity: Any) -> bytes:
     """Encode the body of a response; the entity is of the latest version, or of the given one."""
     _served(api_key, version)
     return _write(response_class(api_key, version), entity)
+
+
+def write_error(api_key: int, version: int, error_code: int, message: str) -> bytes | None:
+    """Encode a response that consists of an error; None if the API has errors only for the items of a request."""
+    layout = response_class(api_key, version)
+    shape = shape_of(layout)
+    if shape.find("error_code") is None:
+        return None
+    values: dict[str, Any] = {"error_code": ErrorCode(error_code)}
+    if shape.find("error_message") is not None:
+        values["error_message"] = message
+    return _write(layout, replace(default_entity(layout), **values))
 
 
 def write_request(api_key: int, version: int, entity: Any) -> bytes:
@@ -177,16 +191,34 @@ def _served(api_key: int, version: int) -> Api:
     return api
 
 
-def _body(api_key: int, version: int, body: Buffer) -> Body:
-    data = Body(body)
-    data.elements_left = ELEMENT_COUNTS_MAX.get(api_key, data.elements_left)
+def _check_size(api: Api, body: Buffer) -> None:
+    if len(body) > REQUEST_SIZES_MAX.get(api.key, REQUEST_SIZE_MAX) and not api.hot:
+        raise MalformedRequest(f"a {api.name} request of {len(body)} bytes is too large")
+
+
+def _copying(body: Buffer) -> Job[AnyBody]:
+    """Copy the bytes of a body, in slices if it is large: new memory costs two milliseconds per megabyte."""
+    if len(body) <= BYTES_PER_SLICE:
+        return Body(body)
+    size = len(body)
+    data = LargeBody(size)
+    with memoryview(body) as view:
+        for start in range(0, size, BYTES_PER_SLICE):
+            data[start : min(start + BYTES_PER_SLICE, size)] = view[start : start + BYTES_PER_SLICE]
+            yield None
+    return data
+
+
+def _limited(api_key: int, version: int, data: AnyBody) -> AnyBody:
+    data.elements_left = ELEMENT_COUNTS_MAX.get(api_key, ELEMENT_COUNT_MAX)
+    data.slice_left = data.checks_left = data.slice_end = 0
     if (api_key, version) in _UPGRADES:
         # Old versions are decoded twice, and then converted without a pause.
         data.elements_left = min(data.elements_left, UPGRADED_ELEMENT_COUNT_MAX)
     return data
 
 
-def _reading(layout: type[Any], target: type[Any], data: Body) -> Job[Any]:
+def _reading(layout: type[Any], target: type[Any], data: AnyBody) -> Job[Any]:
     try:
         return (yield from entity_reading(layout, target)(data, 0))[0]
     except (StructError, IndexError):
@@ -195,7 +227,7 @@ def _reading(layout: type[Any], target: type[Any], data: Body) -> Job[Any]:
         raise MalformedRequest(f"{layout.__name__} v{layout.__version__}: {error}") from None
 
 
-def _read(layout: type[Any], target: type[Any], data: Body) -> Any:
+def _read(layout: type[Any], target: type[Any], data: AnyBody) -> Any:
     try:
         return entity_reader(layout, target)(data, 0)[0]
     except (StructError, IndexError):

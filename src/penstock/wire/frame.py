@@ -5,9 +5,10 @@ by `codec.py` or a hot codec. Runs for every request, so it costs about a micros
 Refuses: MalformedRequest, after which the connection is closed without a response.
 """
 
+from mmap import mmap
 from struct import Struct
 from struct import error as StructError
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.model.errors import PenstockError
 from penstock.wire.api import APIS, ApiKey
@@ -40,10 +41,20 @@ class MalformedRequest(PenstockError):
 class Header:
     """The header of a request. The body begins at `body_position` of the frame.
 
-    The attributes after it are not part of the frame: the throttle time of the client, and its quotas.
+    The attributes after it are not part of the frame: the throttle time of the client, its quotas, and its rights
+    (security/rights.py), which are None if everything is allowed.
     """
 
-    __slots__ = ("api_key", "body_position", "client", "client_id", "correlation_id", "throttle_ms", "version")
+    __slots__ = (
+        "api_key",
+        "body_position",
+        "client",
+        "client_id",
+        "correlation_id",
+        "rights",
+        "throttle_ms",
+        "version",
+    )
 
     def __init__(self, api_key: int, version: int, correlation_id: int, client_id: str, body_position: int) -> None:
         self.api_key = api_key
@@ -53,6 +64,7 @@ class Header:
         self.body_position = body_position
         self.throttle_ms = 0
         self.client: Client | None = None
+        self.rights: Any = None
 
     def __repr__(self) -> str:
         api = APIS.get(self.api_key)
@@ -91,7 +103,7 @@ def parse_header(frame: memoryview) -> Header:
     return Header(api_key, version, correlation_id, client_id, position)
 
 
-def read_uvarint(data: bytes | memoryview, position: int) -> tuple[int, int]:
+def read_uvarint(data: bytes | mmap | memoryview, position: int) -> tuple[int, int]:
     """Read an unsigned varint of at most 32 bits; return it and the position behind it."""
     value = shift = 0
     try:

@@ -10,14 +10,25 @@ Refuses: MalformedRequest; bytes that end early raise struct.error or IndexError
 
 from collections.abc import Callable
 from datetime import timedelta
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from struct import Struct
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
 from penstock.wire.frame import MalformedRequest, decode_text, read_uvarint
-from penstock.wire.schema import EPOCH, FIXED, PLAIN, FieldShape, Shape, cached, element_least_size, shape_of
+from penstock.wire.schema import (
+    EPOCH,
+    FIXED,
+    MILLISECOND,
+    PLAIN,
+    FieldShape,
+    Shape,
+    cached,
+    element_least_size,
+    shape_of,
+)
 
 ELEMENT_COUNT_MAX = 200_000
 """How many array elements one request may have. Decoding them takes half a second, in slices."""
@@ -27,11 +38,22 @@ class Body(bytes):
     """The bytes of a body, and how many more array elements it may have."""
 
     elements_left = ELEMENT_COUNT_MAX
-    slice_left = 0
-    """How many elements are decoded before other work may run (sliced.py)."""
+    slice_left = checks_left = slice_end = 0
+    """How many elements are decoded, and up to which position, before other work may run (sliced.py)."""
 
 
-Reader = Callable[[Body, int], tuple[Any, int]]
+class LargeBody(mmap):
+    """Memory for a body that is copied in slices: unlike a bytearray's it need not be filled or moved in one step."""
+
+    elements_left = ELEMENT_COUNT_MAX
+    slice_left = checks_left = slice_end = 0
+
+    def __new__(cls, size: int) -> Self:
+        return super().__new__(cls, -1, size, flags=MAP_PRIVATE | MAP_ANONYMOUS)
+
+
+AnyBody = Body | LargeBody
+Reader = Callable[[AnyBody, int], tuple[Any, int]]
 
 _int16 = Struct(">h").unpack_from
 _int32 = Struct(">i").unpack_from
@@ -48,7 +70,7 @@ def entity_reader(layout: type[Any], target: type[Any]) -> Reader:
     read_tagged = tagged_reader(shape, wanted)
     flexible = shape.flexible
 
-    def read(data: Body, position: int) -> tuple[Any, int]:
+    def read(data: AnyBody, position: int) -> tuple[Any, int]:
         values = absent.copy()
         for name, kept, read_value in plain:
             value, position = read_value(data, position)
@@ -69,14 +91,14 @@ def absent_values(shape: Shape, wanted: dict[str, FieldShape]) -> dict[str, Any]
     return absent | {field.name: field.default for field in shape.tagged if field.name in wanted}
 
 
-def tagged_reader(shape: Shape, wanted: dict[str, FieldShape]) -> Callable[[Body, int, dict[str, Any]], int]:
+def tagged_reader(shape: Shape, wanted: dict[str, FieldShape]) -> Callable[[AnyBody, int, dict[str, Any]], int]:
     """Return a function `(data, position, values) -> position behind the tagged fields` that sets the values."""
     tagged = {
         field.tag: (field.name, field.name in wanted, field_reader(field, wanted, shape.flexible))
         for field in shape.tagged
     }
 
-    def read_tagged(data: Body, position: int, values: dict[str, Any]) -> int:
+    def read_tagged(data: AnyBody, position: int, values: dict[str, Any]) -> int:
         if data[position] == 0:
             return position + 1
         count, position = read_uvarint(data, position)
@@ -127,7 +149,7 @@ def is_slow_array(field: FieldShape) -> bool:
 def _maybe(read: Reader) -> Reader:
     """Return a reader of a nullable structure, which is preceded by -1 or 1 (KIP-893)."""
 
-    def read_maybe(data: Body, position: int) -> tuple[Any, int]:
+    def read_maybe(data: AnyBody, position: int) -> tuple[Any, int]:
         mark = data[position]
         if mark == 0xFF:
             return None, position + 1
@@ -138,12 +160,12 @@ def _maybe(read: Reader) -> Reader:
     return read_maybe
 
 
-def count_reader(field: FieldShape, flexible: bool) -> Callable[[Body, int], tuple[int | None, int]]:
+def count_reader(field: FieldShape, flexible: bool) -> Callable[[AnyBody, int], tuple[int | None, int]]:
     """Return a function that reads how many elements an array has, None for null."""
     name, nullable = field.name, field.nullable
     least = element_least_size(field, flexible=flexible)
 
-    def read_count(data: Body, position: int) -> tuple[int | None, int]:
+    def read_count(data: AnyBody, position: int) -> tuple[int | None, int]:
         if flexible:
             count, position = read_uvarint(data, position)
             count -= 1
@@ -169,7 +191,7 @@ def _array_reader(field: FieldShape, read: Reader, flexible: bool) -> Reader:
     numbers = None if is_slow_array(field) else FIXED[field.kafka_type].format[1:]
     least = element_least_size(field, flexible=flexible)
 
-    def read_array(data: Body, position: int) -> tuple[Any, int]:
+    def read_array(data: AnyBody, position: int) -> tuple[Any, int]:
         count, position = read_count(data, position)
         if count is None:
             return None, position
@@ -192,7 +214,7 @@ def _value_reader(field: FieldShape, flexible: bool) -> Reader:
     unpack, size = layout.unpack_from, layout.size
     if kafka_type in PLAIN:
 
-        def read_number(data: Body, position: int) -> tuple[Any, int]:
+        def read_number(data: AnyBody, position: int) -> tuple[Any, int]:
             return unpack(data, position)[0], position + size
 
         return read_number
@@ -200,7 +222,7 @@ def _value_reader(field: FieldShape, flexible: bool) -> Reader:
     if kafka_type == "datetime_i64" and field.nullable:
         convert = _optional_time
 
-    def read_converted(data: Body, position: int) -> tuple[Any, int]:
+    def read_converted(data: AnyBody, position: int) -> tuple[Any, int]:
         return convert(unpack(data, position)[0]), position + size
 
     return read_converted
@@ -210,12 +232,18 @@ def _optional_time(milliseconds: int) -> Any:
     return None if milliseconds == -1 else EPOCH + timedelta(milliseconds=milliseconds)
 
 
+def _duration(milliseconds: int) -> timedelta:
+    """Return a duration; one that Python cannot express becomes the longest that it can."""
+    return timedelta(milliseconds=max(-_DURATION_MS_MAX, min(milliseconds, _DURATION_MS_MAX)))
+
+
+_DURATION_MS_MAX = timedelta.max // MILLISECOND
 _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     "bool": bool,
     "uuid": lambda raw: None if raw == _NO_UUID else UUID(bytes=raw),
     "error_code": ErrorCode,
     "timedelta_i32": lambda milliseconds: timedelta(milliseconds=milliseconds),
-    "timedelta_i64": lambda milliseconds: timedelta(milliseconds=milliseconds),
+    "timedelta_i64": _duration,
     "datetime_i64": lambda milliseconds: EPOCH + timedelta(milliseconds=milliseconds),
 }
 
@@ -226,7 +254,7 @@ def _sized_reader(field: FieldShape, flexible: bool) -> Reader:
     nullable = field.nullable and not field.repeated
     unpack, prefix_size = (_int16, 2) if is_text else (_int32, 4)
 
-    def read_sized(data: Body, position: int) -> tuple[Any, int]:
+    def read_sized(data: AnyBody, position: int) -> tuple[Any, int]:
         if flexible:
             size, position = read_uvarint(data, position)
             size -= 1

@@ -10,20 +10,25 @@ from typing import Any, Final
 
 from penstock.model.job import Job
 from penstock.wire import reader, writer
-from penstock.wire.reader import Body, Reader
+from penstock.wire.reader import AnyBody, Reader
 from penstock.wire.schema import FieldShape, cached, shape_of
 from penstock.wire.writer import Writer, append_uvarint
 
-ELEMENTS_PER_SLICE: Final = 200
+ELEMENTS_PER_CHECK: Final = 10
+"""How often it is checked whether the slice has ended."""
+CHECKS_PER_SLICE: Final = 20
+BYTES_PER_SLICE: Final = 256 * 1024
 
-Reading = Callable[[Body, int], Job[tuple[Any, int]]]
+Reading = Callable[[AnyBody, int], Job[tuple[Any, int]]]
 Writing = Callable[["Out", Any], Job[None]]
 
 
 class Out(bytearray):
-    """The bytes written so far, and how many more array elements fit into the slice."""
+    """The bytes written so far, and how many more array elements and bytes fit into the slice."""
 
-    slice_left = ELEMENTS_PER_SLICE
+    slice_left = ELEMENTS_PER_CHECK
+    checks_left = CHECKS_PER_SLICE
+    slice_end = BYTES_PER_SLICE
 
 
 @cached
@@ -46,7 +51,7 @@ def entity_reading(layout: type[Any], target: type[Any]) -> Reading:
     read_tagged = reader.tagged_reader(shape, wanted)
     flexible = shape.flexible
 
-    def reading(data: Body, position: int) -> Job[tuple[Any, int]]:
+    def reading(data: AnyBody, position: int) -> Job[tuple[Any, int]]:
         values = absent.copy()
         for name, kept, read, read_slowly in plan:
             if read_slowly is None:
@@ -80,7 +85,7 @@ def _array_reading(field: FieldShape, wanted: dict[str, FieldShape], flexible: b
     if field.entity is not None and has_arrays(field.entity):
         nested = entity_reading(field.entity, target.entity if target and target.entity else field.entity)
 
-    def reading(data: Body, position: int) -> Job[tuple[Any, int]]:
+    def reading(data: AnyBody, position: int) -> Job[tuple[Any, int]]:
         count, position = read_count(data, position)
         if count is None:
             return None, position
@@ -88,8 +93,12 @@ def _array_reading(field: FieldShape, wanted: dict[str, FieldShape], flexible: b
         for _ in range(count):
             data.slice_left -= 1
             if data.slice_left <= 0:
-                data.slice_left = ELEMENTS_PER_SLICE
-                yield None
+                data.slice_left = ELEMENTS_PER_CHECK
+                data.checks_left -= 1
+                if data.checks_left <= 0 or position > data.slice_end:
+                    data.checks_left = CHECKS_PER_SLICE
+                    data.slice_end = position + BYTES_PER_SLICE
+                    yield None
             if nested is None:
                 element, position = read(data, position)
             else:
@@ -149,8 +158,12 @@ def _field_writing(field: FieldShape, known: FieldShape, flexible: bool) -> tupl
         for value in values:
             out.slice_left -= 1
             if out.slice_left <= 0:
-                out.slice_left = ELEMENTS_PER_SLICE
-                yield None
+                out.slice_left = ELEMENTS_PER_CHECK
+                out.checks_left -= 1
+                if out.checks_left <= 0 or len(out) > out.slice_end:
+                    out.checks_left = CHECKS_PER_SLICE
+                    out.slice_end = len(out) + BYTES_PER_SLICE
+                    yield None
             if nested is None:
                 write(out, value)
             else:

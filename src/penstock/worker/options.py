@@ -12,11 +12,14 @@ class Delivery(StrEnum):
 
     at-least-once: the offset is committed after the handler succeeded or the record was dead-lettered; after a
     crash in between it is delivered again. at-most-once: the offset is committed before the handler runs, and the
-    handler runs once; after a crash in between the record is lost.
+    handler runs once; after a crash in between the record is lost. queue: the worker is a member of a share group; each
+    record is acknowledged on its own, and any number of workers share a partition. The broker decides about retries and
+    dead letters, so `order`, `retry.attempts` and `dead_letters` have no effect.
     """
 
     AT_LEAST_ONCE = "at-least-once"
     AT_MOST_ONCE = "at-most-once"
+    QUEUE = "queue"
 
 
 class Order(StrEnum):

@@ -20,6 +20,7 @@ from penstock.worker.engine import Counts, Engine, Handler
 from penstock.worker.lanes import PartitionId, Task
 from penstock.worker.letter_writer import LetterWriter
 from penstock.worker.options import DeadLetters, Delivery, Order, Retry
+from penstock.worker.queue import QueueLoop
 from penstock.worker.record import Record, from_message
 
 if TYPE_CHECKING:
@@ -83,6 +84,9 @@ class Worker:
         self._topics = list(topics)
         self._group = group
         self._delivery = Delivery(delivery)
+        self._handler = handler
+        self._retry = retry or Retry()
+        self._concurrency = concurrency
         self._in_flight_max = in_flight_max
         self._dead_letters = dead_letters
         self._commit_every_s = commit_every_s
@@ -136,6 +140,8 @@ class Worker:
         if self._has_run:
             raise RuntimeError("a worker runs only once: create another one")
         self._has_run = True
+        if self._delivery is Delivery.QUEUE:
+            return self._run_queue(signals=signals, idle_stop_s=idle_stop_s)
         self._consumer = Consumer(self._settings())
         if self._dead_letters is not None:
             self._letters = LetterWriter(self._client, self._dead_letters)
@@ -151,6 +157,22 @@ class Worker:
                 self._shut_down()
         if self._engine.failure is not None:
             raise self._engine.failure
+        return self.counts
+
+    def _run_queue(self, *, signals: bool, idle_stop_s: float | None) -> Counts:
+        loop = QueueLoop(
+            self._handler,
+            topics=self._topics,
+            settings={**self._client, **self._consumer_settings, "group.id": self._group},
+            concurrency=self._concurrency,
+            retry=self._retry,
+            counts=self.counts,
+            is_stopping=self._stopping.is_set,
+        )
+        log.info("starting a worker of share group %s on %s", self._group, ", ".join(self._topics))
+        with self._signals(signals):
+            loop.run(idle_stop_s)
+        log.info("stopped the worker of group %s: %s", self._group, self.counts)
         return self.counts
 
     def _settings(self) -> dict[str, Any]:
@@ -238,11 +260,20 @@ class Worker:
         if self._engine.wait_for_room(self._in_flight_max // 2, timeout_s=POLL_S):
             self._consumer.resume([_partition(partition_id) for partition_id in self._paused & self._owned])
             self._paused.clear()
-        elif self._owned - self._paused:
+        elif started := self._started_partitions(self._owned - self._paused):
             # Pausing discards what the client has prefetched, so wait briefly first.
-            self._consumer.pause([_partition(partition_id) for partition_id in self._owned - self._paused])
-            self._paused |= self._owned
+            self._consumer.pause([_partition(partition_id) for partition_id in started])
+            self._paused |= started
             log.debug("paused: %d records in flight", self._engine.in_flight)
+
+    def _started_partitions(self, ids: set[PartitionId]) -> set[PartitionId]:
+        """Return the partitions of which a record was received.
+
+        If a partition is paused and resumed while librdkafka 2.16 asks for its first offset, the client asks twice,
+        and once more half a second after the answers. It then starts at the first offset again.
+        """
+        positions = self._consumer.position([_partition(partition_id) for partition_id in ids])
+        return _partition_ids([partition for partition in positions if partition.offset >= 0])
 
     def _skip_dead_letters(self, handler: Handler, dead_letters: DeadLetters) -> Handler:
         """Skip records that a pattern finds in dead-letter topics.

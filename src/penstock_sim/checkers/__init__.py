@@ -6,14 +6,14 @@ a bad history.
 
 from collections.abc import Callable, Iterator
 
-from penstock_sim.checkers import epochs, groups, log, tables, transactions
+from penstock_sim.checkers import epochs, groups, log, shares, tables, transactions
 from penstock_sim.history import History
 
 Checker = Callable[[History], Iterator[str]]
 
 CHECKERS: dict[str, Checker] = {
     name: function
-    for module in (log, groups, transactions, epochs, tables)
+    for module in (log, groups, transactions, epochs, tables, shares)
     for name, function in vars(module).items()
     if name.startswith("inv_")
 }

@@ -18,7 +18,6 @@ SECONDS_MAX = 60.0
 SESSION_MS = int(SETTINGS["group.consumer.session.timeout.ms"])
 VERY_LONG = {"fetch_wait_max_ms": 4 * 60_000, "socket_timeout_ms": 5 * 60_000}
 """A fetch without records is answered long after its reader has given up."""
-both_protocols = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 
 
 @pytest.fixture
@@ -68,7 +67,7 @@ def poll_until(consumers: list[Consumer], holds: Callable[[], bool]) -> list[int
     return codes
 
 
-@both_protocols
+@pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.slow)])
 def test_a_consumer_that_stops_polling_loses_its_partitions_and_may_rejoin(target: GroupTarget, protocol: str) -> None:
     with (
         member(target, protocol, max_poll_interval_ms=SESSION_MS) as slow,
@@ -81,7 +80,7 @@ def test_a_consumer_that_stops_polling_loses_its_partitions_and_may_rejoin(targe
         assert KafkaError._MAX_POLL_EXCEEDED in codes
 
 
-@both_protocols
+@pytest.mark.parametrize("protocol", ["consumer", pytest.param("classic", marks=pytest.mark.slow)])
 def test_a_pause_longer_than_the_session_keeps_the_member(target: GroupTarget, protocol: str) -> None:
     with member(target, protocol) as consumer:
         poll_until([consumer], lambda: len(consumer.assignment()) == PARTITIONS)

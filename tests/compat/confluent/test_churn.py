@@ -87,7 +87,9 @@ def commit(consumer: Consumer, topic: str, reached: dict[int, int], ledger: Ledg
             ledger.fault(f"commit: {error}")
 
 
-@pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky"])
+@pytest.mark.parametrize(
+    "assignor", ["range", pytest.param("roundrobin", marks=pytest.mark.slow), "cooperative-sticky"]
+)
 def test_members_of_the_classic_protocol_join_and_leave(churn_broker: BrokerProcess, assignor: str) -> None:
     settings = {"partition.assignment.strategy": assignor, **CLASSIC}
     check_churn(churn_broker.bootstrap, member(settings), seed=11, seconds=5)
@@ -97,7 +99,7 @@ def test_members_of_the_consumer_protocol_join_and_leave(churn_broker: BrokerPro
     check_churn(churn_broker.bootstrap, member({"group.protocol": "consumer"}), seed=12, seconds=5)
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", [pytest.param("classic", marks=pytest.mark.slow), "consumer"])
 def test_members_join_and_leave_while_the_broker_is_killed(churn_broker: BrokerProcess, protocol: str) -> None:
     cooperative = {"partition.assignment.strategy": "cooperative-sticky", **CLASSIC}
     settings = {"group.protocol": "consumer"} if protocol == "consumer" else cooperative

@@ -31,6 +31,7 @@ def test_the_metadata_shell_refuses_the_folder_of_a_running_broker(tools: JavaTo
     assert "lock" in refused.text and str(data) in refused.text, refused.text
 
 
+@pytest.mark.slow
 def test_kafka_refuses_to_start_on_the_folder_of_a_running_broker(tools: JavaTools, data: Path) -> None:
     # Without the lock, Kafka accepts the directory and waits for the other nodes of the quorum.
     second = ApacheKafka(data=data)
@@ -40,6 +41,7 @@ def test_kafka_refuses_to_start_on_the_folder_of_a_running_broker(tools: JavaToo
         second.discard()
 
 
+@pytest.mark.slow
 def test_penstock_refuses_to_start_on_the_folder_of_a_running_kafka(tools: JavaTools) -> None:
     with ApacheKafka() as kafka:
         refused = subprocess.run(

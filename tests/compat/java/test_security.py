@@ -13,6 +13,7 @@ from tests.support.java_tools import JavaTools
 pytestmark = pytest.mark.java
 
 TOOLS = "org.apache.kafka.tools."
+ACLS = TOOLS + "AclCommand"
 CONFIGS = "kafka.admin.ConfigCommand"
 
 
@@ -39,7 +40,13 @@ def test_kafka_configs_manages_users(tools: JavaTools, secured: Broker, tmp_path
     module = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="wonderland";'
     own.write_text("\n".join(f"sasl.jaas.config={module}" if "jaas" in line else line for line in lines))
     as_alice = ("--bootstrap-server", secured.bootstrap, "--command-config", str(own))
-    tools.check(TOOLS + "TopicCommand", *as_alice, "--create", "--topic", "wonders")
+    create = (TOOLS + "TopicCommand", *as_alice, "--create", "--topic", "wonders")
+    refused = tools.run(*create)
+    assert refused.code != 0
+    assert "Authorization failed" in refused.text
+    rights = ("--operation", "Create", "--operation", "Describe", "--topic", "wonders")
+    tools.check(ACLS, *admin, "--add", "--allow-principal", "User:alice", *rights)
+    tools.check(*create)
     assert "wonders" in tools.check(TOOLS + "TopicCommand", *as_alice, "--list")
     tools.check(CONFIGS, *admin, "--alter", *alice, "--delete-config", "SCRAM-SHA-512,SCRAM-SHA-256")
     refused = tools.run(TOOLS + "TopicCommand", *as_alice, "--list")

@@ -12,7 +12,7 @@ from penstock.sqlview import query
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.java_tools import JavaMissing
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -32,6 +32,7 @@ def member(target: GroupTarget, name: str, leaving: threading.Event, ledger: Led
     )  # fmt: skip
     reached: dict[int, int] = {}
     consumer.subscribe([target.topic], listener=Listener(name, ledger, reached))
+    consumer.partitions_for_topic(target.topic)  # see consumer() in test_groups.py
     try:
         while not leaving.is_set():
             for where, records in consumer.poll(timeout_ms=100, max_records=50).items():

@@ -27,6 +27,9 @@ def consumer(bootstrap: str, topic: str, **settings: Any) -> Iterator[KafkaConsu
         **settings,
     }
     made = KafkaConsumer(topic, bootstrap_servers=bootstrap, **wanted)
+    # If kafka-python joins before it has the topic's metadata, it joins again, and sometimes never reads afterwards.
+    # Without a delay of the first rebalance, the group is often faster than the metadata.
+    made.partitions_for_topic(topic)
     try:
         yield made
     finally:

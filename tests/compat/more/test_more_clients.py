@@ -1,7 +1,8 @@
-"""Tests of kafkajs (JavaScript) and franz-go (Go), each a small program that checks itself."""
+"""Tests of kafkajs (JavaScript) and franz-go (Go): small programs that check themselves, and franz-go's share tests."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import time
@@ -9,56 +10,43 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.java_tools import CHECKOUT
+from penstock.testing import Broker
+from tests.support.foreign import CACHE, command, copied, fetch, go_program, node_program, run
 
 HERE = Path(__file__).parent
-CACHE = CHECKOUT / ".cache"
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
-def run(*command: str, folder: Path) -> str:
-    done = _done(command, folder)
-    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
-
-
-def fetch(what: str, *command: str, folder: Path) -> None:
-    """Run a command that fetches from a registry; skip the test if that fails."""
-    done = _done(command, folder)
-    if done.returncode != 0:
-        pytest.skip(f"{what} cannot be fetched: {done.stderr.strip()[-300:]}")
-
-
-def _done(command: tuple[str, ...], folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=900, check=False)
-
-
-def command(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
-        pytest.skip(f"{name} is not installed")
-    return found
-
-
-def copied(name: str) -> Path:
-    """Build below .cache, so that the checkout is not changed."""
-    folder = CACHE / name
-    shutil.copytree(HERE / name, folder, dirs_exist_ok=True)
-    return folder
-
-
 def test_kafkajs_administers_and_produces(bootstrap: str) -> None:
-    node, npm = command("node"), command("npm")
-    folder = copied("kafkajs")
-    if not (folder / "node_modules").is_dir():
-        fetch("kafkajs", npm, "install", "--no-audit", "--no-fund", folder=folder)
-    assert "ok" in run(node, "check.js", bootstrap, f"kafkajs-{time.time_ns()}", folder=folder)
+    program = node_program(HERE / "kafkajs", "kafkajs")
+    assert "ok" in run(*program, bootstrap, f"kafkajs-{time.time_ns()}", folder=HERE)
 
 
 def test_franz_go_produces_consumes_and_administers(bootstrap: str) -> None:
+    program = go_program(HERE / "franz_go", "franz_go")
+    assert "ok" in run(*program, bootstrap, f"franz-go-{time.time_ns()}", folder=HERE)
+
+
+def test_franz_go_passes_its_own_tests_of_share_groups() -> None:
     go = command("go")
-    folder = copied("franz_go")
-    fetch("franz-go", go, "mod", "tidy", folder=folder)
-    run(go, "build", "-o", "check", ".", folder=folder)
-    assert "ok" in run(str(folder / "check"), bootstrap, f"franz-go-{time.time_ns()}", folder=folder)
+    with copied(HERE / "franz_go", "franz_go") as folder:
+        fetch("franz-go", go, "mod", "tidy", folder=folder)
+        module = Path(run(go, "list", "-m", "-f", "{{.Dir}}", "github.com/twmb/franz-go", folder=folder).strip())
+    suite = CACHE / "franz-go-suite"
+    if not suite.is_dir():
+        # Modules are read-only where Go keeps them.
+        shutil.copytree(module, suite, copy_function=shutil.copyfile)
+    fetch("what franz-go's tests need", go, "test", "-run", "^$", "./pkg/kgo", folder=suite)
+    with Broker({"group.share.min.record.lock.duration.ms": "1000"}) as broker:
+        environment = {
+            **os.environ,
+            "KGO_SEEDS": broker.bootstrap,
+            "KGO_TEST_RF": "1",
+            "KGO_TEST_RECORDS": "20000",
+        }
+        done = subprocess.run(
+            [go, "test", "-run", "^TestShareGroup", "-count=1", "-timeout", "900s", "./pkg/kgo"],
+            cwd=suite, env=environment, capture_output=True, text=True, timeout=1000, check=False,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-4000:]

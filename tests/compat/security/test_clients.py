@@ -3,57 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import hmac
-import json
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from penstock.testing import Broker
-from tests.support.ports import HOST, free_ports
-from tests.support.security import Certificates, first_user, jaas
-
-USER, PASSWORD = "alice", "wonderland"
-MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
-PROTOCOLS = ["SASL_PLAINTEXT", "SASL_SSL"]
-
-
-class Secured:
-    """A broker with a listener for each protocol."""
-
-    def __init__(self, folder: Path) -> None:
-        self.certificates = Certificates(folder)
-        self.ports = dict(zip(("SASL_PLAINTEXT", "SASL_SSL", "SSL"), free_ports(3), strict=True))
-        self.broker = Broker(
-            {
-                **self.certificates.broker_options(),
-                "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in self.ports.items()),
-                "sasl.enabled.mechanisms": ",".join(MECHANISMS),
-                "listener.name.ssl.ssl.client.auth": "required",
-                "ssl.principal.mapping.rules": "RULE:^CN=(.*)$/$1/,DEFAULT",
-                "bootstrap.scram.credentials": first_user(USER, PASSWORD),
-                **{
-                    f"listener.name.{name.lower()}.plain.sasl.jaas.config": jaas(**{USER: PASSWORD})
-                    for name in PROTOCOLS
-                },
-            },
-            port=self.ports["SSL"],
-        )
-
-    def bootstrap(self, protocol: str) -> str:
-        return f"{HOST}:{self.ports[protocol]}"
-
-
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    made = Secured(tmp_path_factory.mktemp("secured"))
-    with made.broker:
-        yield made
-
+from tests.compat.security.secured import MECHANISMS, PASSWORD, PROTOCOLS, TOKEN_S, USER, Secured
+from tests.support.eventually import eventually
 
 RoundTrip = Callable[[Secured, str, str, str, str], list[bytes]]
 
@@ -70,6 +27,8 @@ def with_confluent(secured: Secured, protocol: str, mechanism: str, password: st
         "ssl.ca.location": str(secured.certificates.authority),
         "log_level": 0,
     }
+    if mechanism == "OAUTHBEARER":
+        settings["oauth_cb"] = lambda _: (secured.tokens.issue(), time.time() + TOKEN_S)
     failed: list[object] = []
     producer = Producer({**settings, "message.timeout.ms": 30000 if password == PASSWORD else 2000})
     producer.produce(topic, b"one", on_delivery=lambda error, _: failed.append(error) if error else None)
@@ -100,6 +59,8 @@ def with_kafka_python(secured: Secured, protocol: str, mechanism: str, password:
         "sasl_plain_password": password,
         "ssl_cafile": str(secured.certificates.authority),
     }
+    if mechanism == "OAUTHBEARER":
+        settings["sasl_oauth_token_provider"] = _kafka_python_token(secured)
     try:
         producer = KafkaProducer(**settings, max_block_ms=30000 if password == PASSWORD else 3000)
     except KafkaError as error:
@@ -117,6 +78,26 @@ def with_kafka_python(secured: Secured, protocol: str, mechanism: str, password:
         consumer.close()
 
 
+def _kafka_python_token(secured: Secured) -> Any:
+    from kafka.net.sasl.oauth import AbstractTokenProvider
+
+    class Provider(AbstractTokenProvider):  # type: ignore[misc]
+        def token(self) -> str:
+            return secured.tokens.issue()
+
+    return Provider()
+
+
+def _aiokafka_token(secured: Secured) -> Any:
+    from aiokafka.abc import AbstractTokenProvider
+
+    class Provider(AbstractTokenProvider):  # type: ignore[misc]
+        async def token(self) -> str:
+            return secured.tokens.issue()
+
+    return Provider()
+
+
 def with_aiokafka(secured: Secured, protocol: str, mechanism: str, password: str, topic: str) -> list[bytes]:
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
     from aiokafka.errors import KafkaError
@@ -131,6 +112,9 @@ def with_aiokafka(secured: Secured, protocol: str, mechanism: str, password: str
     }
     if protocol.endswith("SSL"):
         settings["ssl_context"] = create_ssl_context(cafile=str(secured.certificates.authority))
+
+    if mechanism == "OAUTHBEARER":
+        settings["sasl_oauth_token_provider"] = _aiokafka_token(secured)
 
     async def run() -> list[bytes]:
         producer = AIOKafkaProducer(**settings)
@@ -150,6 +134,22 @@ def with_aiokafka(secured: Secured, protocol: str, mechanism: str, password: str
             await consumer.stop()
 
     return asyncio.run(run())
+
+
+def refusal(settings: dict[str, Any]) -> str:
+    """Return the first error of a connection with these settings that librdkafka reports."""
+    from confluent_kafka.admin import AdminClient
+
+    errors: list[str] = []
+    reporting: dict[str, Any] = {**settings, "error_cb": lambda error: errors.append(error.name())}
+    admin = AdminClient(reporting)
+
+    def is_refused() -> bool:
+        admin.poll(0.1)
+        return bool(errors)
+
+    eventually(is_refused, what="an error of the client")
+    return errors[0]
 
 
 CLIENTS = {"confluent": with_confluent, "kafka-python": with_kafka_python, "aiokafka": with_aiokafka}
@@ -179,20 +179,16 @@ def test_a_certificate_is_a_login(secured: Secured) -> None:
         "security.protocol": "SSL",
         "ssl.ca.location": str(secured.certificates.authority),
         "log_level": 0,
-        "socket.connection.setup.timeout.ms": 3000,
     }
     own = str(secured.certificates.client)
     admin = AdminClient({**settings, "ssl.certificate.location": own, "ssl.key.location": own})
     assert secured.broker.node.node_id in admin.list_topics(timeout=30).brokers
     for wrong in ({}, {"ssl.certificate.location": str(secured.certificates.stranger),
                        "ssl.key.location": str(secured.certificates.stranger)}):  # fmt: skip
-        refused = AdminClient({**settings, **wrong})
-        with pytest.raises(Exception, match=r"_TRANSPORT|_TIMED_OUT"):
-            refused.list_topics(timeout=3)
+        assert refusal({**settings, **wrong}) in ("_TRANSPORT", "_SSL")
 
 
 def test_users_are_managed_with_the_admin_client(secured: Secured) -> None:
-    from confluent_kafka import KafkaException
     from confluent_kafka.admin import (
         AdminClient,
         ScramCredentialInfo,
@@ -222,57 +218,15 @@ def test_users_are_managed_with_the_admin_client(secured: Secured) -> None:
     deletion = UserScramCredentialDeletion("bob", ScramMechanism.SCRAM_SHA_256)
     for future in admin.alter_user_scram_credentials([deletion]).values():
         future.result(30)
-    with pytest.raises(KafkaException):
-        AdminClient(bob).list_topics(timeout=3)
+    assert refusal(bob) == "_AUTHENTICATION"
 
 
-def test_librdkafka_logs_in_with_a_signed_token(tmp_path: Path) -> None:
-    pytest.importorskip("cryptography")
-    from confluent_kafka.admin import AdminClient
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives.asymmetric import padding, rsa
-
-    key = rsa.generate_private_key(65537, 2048)
-    numbers = key.public_key().public_numbers()
-
-    def encode(data: bytes) -> str:
-        return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
-
-    def token(subject: str, *, symmetric: bool = False) -> str:
-        head = {"alg": "HS256" if symmetric else "RS256", "kid": "k"}
-        claims = {"sub": subject, "exp": int(time.time()) + 600, "iat": int(time.time()), "aud": "kafka"}
-        signed = f"{encode(json.dumps(head).encode())}.{encode(json.dumps(claims).encode())}"
-        if symmetric:
-            return f"{signed}.{encode(hmac.digest(b'secret', signed.encode(), 'sha256'))}"
-        return f"{signed}.{encode(key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
-
-    jwks = tmp_path / "jwks.json"
-    jwks.write_text(
-        json.dumps({"keys": [{"kty": "RSA", "kid": "k", "n": encode(numbers.n.to_bytes(256)), "e": "AQAB"}]})
-    )
-    (port,) = free_ports(1)
-    broker = Broker(
-        {
-            "listeners": f"SASL_PLAINTEXT://{HOST}:{port}",
-            "sasl.enabled.mechanisms": "OAUTHBEARER",
-            "sasl.oauthbearer.jwks.endpoint.url": f"file://{jwks}",
-            "sasl.oauthbearer.expected.audience": "kafka",
-        },
-        port=port,
-    )
-    with broker:
-        for made, is_accepted in ((token("alice"), True), (token("alice", symmetric=True), False)):
-            settings: dict[str, Any] = {
-                "bootstrap.servers": broker.bootstrap,
-                "security.protocol": "SASL_PLAINTEXT",
-                "sasl.mechanism": "OAUTHBEARER",
-                "oauth_cb": lambda _, made=made: (made, time.time() + 600),
-                "log_level": 0,
-            }
-            admin = AdminClient(settings)
-            admin.poll(1)
-            if is_accepted:
-                assert admin.list_topics(timeout=30).brokers
-            else:
-                with pytest.raises(Exception, match=r"_TRANSPORT|_TIMED_OUT|_AUTHENTICATION"):
-                    admin.list_topics(timeout=3)
+def test_an_unsigned_token_is_refused(secured: Secured) -> None:
+    settings: dict[str, Any] = {
+        "bootstrap.servers": secured.bootstrap("SASL_PLAINTEXT"),
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "oauth_cb": lambda _: (secured.tokens.issue(symmetric=True), time.time() + TOKEN_S),
+        "log_level": 0,
+    }
+    assert refusal(settings) == "_AUTHENTICATION"

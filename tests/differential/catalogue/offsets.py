@@ -98,3 +98,14 @@ def offsets_after_records_were_deleted(s: Session) -> None:
     s.call("delete_records", 2, topics=rows, timeout=2000)
     for timestamp in (-1, -2, -3, -4, START, START + 2000, START + 5000):
         look_up(s, 8, f"of {timestamp - START if timestamp > 0 else timestamp}", asked(topic, timestamp))
+
+
+@scenario
+def offsets_for_a_replica(s: Session) -> None:
+    """Any client may send a replica id: it changes nothing."""
+    topic = s.topic()
+    produce(s, topic, batch(4))
+    for replica_id in (-2, -1, 0, 1, 2, 99):
+        for timestamp in (-1, -2, START):
+            label = f"as {replica_id} of {timestamp}"
+            s.call("list_offsets", 7, label, replica_id=replica_id, topics=[asked(topic, timestamp)])

@@ -51,8 +51,11 @@ def tokens_for_nobody_in_particular(s: Session) -> None:
 
 @scenario
 def passwords_that_nobody_has(s: Session) -> None:
-    s.call("describe_user_scram_credentials", 0, "of all", users=None)
-    s.call("describe_user_scram_credentials", 0, "of an empty list", users=[])
+    for label, users in (("of all", None), ("of an empty list", [])):
+        answer = s.ask("describe_user_scram_credentials", 0, users=users)
+        if isinstance(answer, dict):  # other scenarios have users
+            answer["results"] = len(answer["results"]) > 0
+        s.note(f"describe_user_scram_credentials v0 {label}", answer)
     s.call("describe_user_scram_credentials", 0, "of two", users=[{"name": "a"}, {"name": "b"}])
     s.call("describe_user_scram_credentials", 0, "of one twice", users=[{"name": "a"}, {"name": "a"}])
     s.call("describe_user_scram_credentials", 0, "of the empty name", users=[{"name": ""}])

@@ -71,7 +71,7 @@ def test_a_group_follows_the_broker() -> None:
         Synonym("share.isolation.level", "read_committed", Source.GROUP),
         Synonym("share.isolation.level", "read_uncommitted", Source.DEFAULT),
     ]
-    assert len(describe_group(BrokerSettings(), {})) == 17
+    assert len(describe_group(BrokerSettings(), {})) == 23
 
 
 def test_a_subscription_has_three_options() -> None:

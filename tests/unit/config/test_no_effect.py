@@ -30,11 +30,24 @@ READ_ELSEWHERE = {
     "node.listener.names": ("config/listeners.py", 'settings["node.listener.names"]'),
     "ssl.client.auth": ("config/listeners.py", 'self.values["ssl.client.auth"]'),
     "log.format": ("cli/start.py", '"log.format"'),
+    "sasl.scram.unknown.users.secret": ("node_security.py", "self._settings[UNKNOWN_USERS_SECRET]"),
     "security.inter.broker.protocol": ("config/listeners.py", 'settings["security.inter.broker.protocol"]'),
     **{
-        f"group.consumer.{bound}{rest}": ("groups/configured.py", f'_bounded(broker, own, "consumer.{rest}")')
+        f"group.consumer.{bound}{rest}": ("groups/configured.py", f'bounded_value(broker, own, "consumer.{rest}")')
         for bound in ("", "min.", "max.")
         for rest in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
+    },
+    **{
+        f"group.share.{bound}{rest}": (file, f'bounded_value(broker, own, "share.{rest}")')
+        for bound in ("", "min.", "max.")
+        for file, rests in (
+            ("groups/configured.py", ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")),
+            (
+                "shares/configured.py",
+                ("record.lock.duration.ms", "delivery.count.limit", "partition.max.record.locks"),
+            ),
+        )
+        for rest in rests
     },
     "cleanup.policy": ("config/settings.py", '"compact" in self.cleanup_policy'),
     "internal.segment.bytes": ("config/settings.py", 'named.pop("internal_segment_bytes")'),

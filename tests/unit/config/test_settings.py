@@ -92,7 +92,7 @@ def test_a_listener_of_any_name_uses_plaintext_unless_the_map_says_otherwise(map
     assert BrokerSettings.load(file=given).words("listeners") == ("OUTSIDE://:9093",)
 
 
-@pytest.mark.parametrize("name", ["ssl.provider", "listener.name.x.ssl.cipher.suites", "authorizer.class.name"])
+@pytest.mark.parametrize("name", ["ssl.provider", "listener.name.x.ssl.cipher.suites", "principal.builder.class"])
 def test_security_options_that_are_not_supported_are_rejected(name: str) -> None:
     with pytest.raises(StartupError, match="Penstock does not support"):
         BrokerSettings.load(file={name: "x"})
@@ -182,3 +182,20 @@ def test_the_old_name_of_the_node_id_still_works() -> None:
     assert BrokerSettings({"node.id": "5"})["broker.id"] == 5
     with pytest.raises(StartupError, match="are the same option"):
         BrokerSettings({"node.id": "5", "broker.id": "6"})
+
+
+@pytest.mark.parametrize(
+    ("hosts", "replicas", "in_sync"),
+    [(["a"], 1, 1), (["a", "b"], 1, 1), (["a", "b", "c"], 3, 2), (["a", "A", "a"], 3, 2), (["a", "a", "b"], 2, 1)],
+)
+def test_default_replicas_follow_the_hosts_of_the_controllers(hosts: list[str], replicas: int, in_sync: int) -> None:
+    addresses = [f"{host}:{9092 + index}" for index, host in enumerate(hosts)]
+    voters = ",".join(f"{index}@{address}" for index, address in enumerate(addresses, 1))
+    for given in (
+        {"controller.quorum.voters": voters},
+        {"controller.quorum.bootstrap.servers": ",".join(addresses)},
+    ):
+        settings = BrokerSettings(given)
+        assert settings.integer("default.replication.factor") == replicas
+        assert settings.integer("offsets.topic.replication.factor") == replicas
+        assert settings.integer("min.insync.replicas") == in_sync

@@ -32,15 +32,17 @@ def broker(
     node_id: int,
     *,
     rack: str | None = None,
+    host: str | None = None,
     fenced: bool = False,
     leaving: bool = False,
     read_only: bool = False,
 ) -> MetadataRecord:
+    host = host or f"host{node_id}"
     return RegisterBrokerRecord(
         broker_id=node_id,
         incarnation_id=UUID(int=1000 + node_id),
         broker_epoch=node_id,
-        end_points=(BrokerEndpoint(name="PLAINTEXT", host=f"host{node_id}", port=9092, security_protocol=0),),
+        end_points=(BrokerEndpoint(name="PLAINTEXT", host=host, port=9092, security_protocol=0),),
         features=OWN_FEATURES,
         rack=rack,
         fenced=fenced,

@@ -2,7 +2,8 @@
 
 import pytest
 
-from penstock.controller.credentials import Deletion, Upsertion, decide_alter_credentials
+from penstock.config.broker_security import UNKNOWN_USERS_SECRET
+from penstock.controller.credentials import ALL_BROKERS, Deletion, Upsertion, decide_alter_credentials
 from penstock.metadata.delta import apply
 from penstock.metadata.image import EMPTY, Image
 from penstock.metadata.snapshot import records_of
@@ -16,12 +17,13 @@ def upsert(name: str = "alice", mechanism: int = 1, iterations: int = 4096, salt
     return Upsertion(name, mechanism, iterations, salt, SALTED)
 
 
-def decide(image: Image, *changes: Deletion | Upsertion) -> tuple[dict[str, int], Image]:
+def decide(image: Image, *changes: Deletion | Upsertion, new_secret: str = "first") -> tuple[dict[str, int], Image]:
     """Return the error code of each user, and the image after the decision."""
     decision = decide_alter_credentials(
         image,
         [each for each in changes if isinstance(each, Deletion)],
         [each for each in changes if isinstance(each, Upsertion)],
+        new_secret=new_secret,
     )
     codes = {result.name: 0 if result.refusal is None else result.refusal.code for result in decision.reply}
     _, after = apply(image, decision.records, offset=Offset(image.offset + 1), epoch=LeaderEpoch(1))
@@ -75,8 +77,18 @@ def test_credentials_survive_a_snapshot() -> None:
     assert again.credentials == image.credentials
 
 
+def test_the_first_change_creates_the_secret_for_unknown_users() -> None:
+    _, image = decide(EMPTY, upsert(name=""))
+    assert not image.config(ALL_BROKERS)
+    _, image = decide(image, upsert())
+    assert image.config(ALL_BROKERS) == {UNKNOWN_USERS_SECRET: "first"}
+    _, image = decide(image, upsert(name="bob"), new_secret="second")
+    _, image = decide(image, Deletion("alice", 1), Deletion("bob", 1), new_secret="third")
+    assert image.config(ALL_BROKERS) == {UNKNOWN_USERS_SECRET: "first"}
+
+
 def test_no_secret_is_shown() -> None:
-    decision = decide_alter_credentials(EMPTY, [], [upsert()])
-    assert (
-        SALTED.hex() not in repr(decision) and repr(SALTED) not in repr(upsert()) and "stored_key" not in repr(decision)
-    )
+    decision = decide_alter_credentials(EMPTY, [], [upsert()], new_secret="canary")
+    assert repr(SALTED) not in repr(upsert())
+    for secret in (SALTED.hex(), "stored_key", "canary"):
+        assert secret not in repr(decision)

@@ -1,4 +1,6 @@
 from collections import Counter
+from collections.abc import Sequence
+from itertools import combinations
 from random import Random
 
 import pytest
@@ -9,6 +11,8 @@ from penstock.controller.placement import Replicas, place
 from penstock.metadata.records import MetadataRecord
 from penstock.model.errors import InvalidReplicationFactor
 from tests.unit.controller.cluster import broker, cluster
+
+CORES_ON_HOST = 1000
 
 
 def placed(*brokers: MetadataRecord, count: int, factor: int, seed: int = 7) -> list[Replicas]:
@@ -92,3 +96,81 @@ def test_read_only_brokers_get_replicas_only_if_there_are_too_few_others() -> No
     assert all(replicas[0] != 1 for replicas in placed(*brokers, count=12, factor=3))
     full = (broker(1, read_only=True), broker(2, read_only=True))
     assert {replicas[0] for replicas in placed(*full, count=4, factor=1)} == {1, 2}
+
+
+def machines(*, hosts: int, cores: int, racks: int = 0) -> list[MetadataRecord]:
+    """Return brokers with the ids of machines: core c of machine m is broker m + 1000 c."""
+    return [
+        broker(host + CORES_ON_HOST * core, host=f"machine{host}", rack=f"rack{(host - 1) % racks}" if racks else None)
+        for host in range(1, hosts + 1)
+        for core in range(cores)
+    ]
+
+
+@pytest.mark.parametrize(("hosts", "cores", "racks"), [(3, 4, 0), (5, 2, 0), (3, 4, 3), (6, 3, 3), (4, 3, 2)])
+def test_machines_of_equal_size_share_leaders_and_replicas_equally(hosts: int, cores: int, racks: int) -> None:
+    partitions = placed(*machines(hosts=hosts, cores=cores, racks=racks), count=6 * hosts * cores, factor=3)
+    assert set(Counter(replicas[0] for replicas in partitions).values()) == {6}
+    held = Counter(node_id for replicas in partitions for node_id in replicas)
+    assert max(held.values()) - min(held.values()) <= 6
+    assert all(len({node_id % CORES_ON_HOST for node_id in replicas}) == 3 for replicas in partitions)
+
+
+@pytest.mark.parametrize(("hosts", "racks"), [(3, 0), (3, 3), (6, 3), (5, 0)])
+def test_a_core_replicates_with_the_same_core_of_other_machines(hosts: int, racks: int) -> None:
+    for replicas in placed(*machines(hosts=hosts, cores=4, racks=racks), count=200, factor=3):
+        assert len({node_id // CORES_ON_HOST for node_id in replicas}) == 1
+
+
+def test_a_core_that_is_down_does_not_change_the_partners_of_the_others() -> None:
+    brokers = [*machines(hosts=3, cores=3)[1:], broker(1, host="machine1", leaving=True)]
+    for replicas in placed(*brokers, count=80, factor=2):
+        assert len({node_id // CORES_ON_HOST for node_id in replicas}) == 1
+
+
+def test_on_one_host_every_broker_may_replicate_with_every_other() -> None:
+    partitions = placed(*machines(hosts=1, cores=4), count=120, factor=2)
+    assert set(Counter(replicas[0] for replicas in partitions).values()) == {30}
+    assert len({frozenset(replicas) for replicas in partitions}) == 6
+
+
+def test_a_host_that_is_down_gets_replicas_before_another_host_gets_two() -> None:
+    brokers = machines(hosts=2, cores=2)
+    down = [broker(3 + CORES_ON_HOST * core, host="machine3", fenced=True) for core in range(2)]
+    for replicas in placed(*brokers, *down, count=40, factor=3):
+        assert {node_id % CORES_ON_HOST for node_id in replicas} == {1, 2, 3}
+        assert replicas[2] % CORES_ON_HOST == 3
+
+
+def test_more_replicas_than_hosts_are_spread_evenly_over_the_hosts() -> None:
+    for replicas in placed(*machines(hosts=3, cores=4), count=60, factor=5):
+        assert sorted(Counter(node_id % CORES_ON_HOST for node_id in replicas).values()) == [1, 2, 2]
+
+
+@given(
+    locations=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.booleans()), min_size=1, max_size=8),
+    seed=st.integers(),
+    data=st.data(),
+)
+def test_no_other_choice_of_brokers_uses_more_racks_or_more_hosts(
+    locations: list[tuple[int, int, bool]], seed: int, data: st.DataObject
+) -> None:
+    locations[0] = (*locations[0][:2], False)
+    factor = data.draw(st.integers(1, len(locations)))
+    brokers = [
+        broker(node_id, rack=str(rack), host=f"{rack}-{host}", fenced=fenced)
+        for node_id, (rack, host, fenced) in enumerate(locations)
+    ]
+
+    def spread(nodes: Sequence[int]) -> tuple[int, int]:
+        return len({locations[node][0] for node in nodes}), len({locations[node][:2] for node in nodes})
+
+    best = max(
+        spread(nodes)
+        for nodes in combinations(range(len(locations)), factor)
+        if not all(locations[node][2] for node in nodes)
+    )
+    for replicas in placed(*brokers, count=20, factor=factor, seed=seed):
+        assert spread(replicas) == best
+        assert len(set(replicas)) == factor
+        assert not locations[replicas[0]][2]

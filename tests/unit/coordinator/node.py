@@ -2,6 +2,7 @@
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 from uuid import UUID
 
@@ -55,7 +56,8 @@ class HostedPartitions:
     """The replicas of the node: the partitions of the coordinator's topic."""
 
     def __init__(self, topic: TopicName, topic_id: UUID, count: int) -> None:
-        self.on_late_open: list[object] = []
+        self.on_late_open: list[Callable[[TopicName, int], None]] = []
+        self.image: Image = EMPTY
         self._topic = topic
         self.partitions = {index: Partition(topic, topic_id, index, ME, open_log(SimDisk())) for index in range(count)}
 

@@ -5,6 +5,7 @@ the log gives the same group (32); a commit from an older epoch is rejected unle
 partition since then (33). When all clients behave for a while, every partition has an owner.
 """
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
@@ -208,6 +209,16 @@ class MigrationMachine(GroupMachine):
 
 
 TestGroupMachine = GroupMachine.TestCase
-TestGroupMachine.settings = settings(max_examples=60, stateful_step_count=40)
+TestGroupMachine.settings = settings(max_examples=25, stateful_step_count=40)
 TestMigrationMachine = MigrationMachine.TestCase
-TestMigrationMachine.settings = settings(max_examples=60, stateful_step_count=40)
+TestMigrationMachine.settings = settings(max_examples=25, stateful_step_count=40)
+
+
+@pytest.mark.slow
+class TestGroupMachineForLong(TestGroupMachine):  # type: ignore[misc, valid-type]
+    settings = settings(max_examples=150, stateful_step_count=40)
+
+
+@pytest.mark.slow
+class TestMigrationMachineForLong(TestMigrationMachine):  # type: ignore[misc, valid-type]
+    settings = settings(max_examples=150, stateful_step_count=40)

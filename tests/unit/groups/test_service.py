@@ -20,6 +20,7 @@ from penstock.groups.commands import (
 from penstock.groups.configured import consumer_settings, group_settings
 from penstock.groups.consumer.commands import ConsumerGroupHeartbeat, MigrationPolicy
 from penstock.groups.service import Groups
+from penstock.metadata.delta import Delta
 from penstock.metadata.image import BROKER, GROUP
 from penstock.metadata.records import (
     ConfigRecord,
@@ -30,7 +31,7 @@ from penstock.metadata.records import (
 from penstock.model.errors import Refusal
 from penstock.model.ids import NodeId
 from penstock.model.topic import CONSUMER_OFFSETS
-from tests.unit.coordinator.node import ME, OTHER, CoordinatorNode, topic
+from tests.unit.coordinator.node import ME, OTHER, CoordinatorNode, topic, turns
 
 OFFSETS_ID, ORDERS_ID, NEW_ID = UUID(int=1), UUID(int=2), UUID(int=3)
 
@@ -167,6 +168,23 @@ async def test_a_partition_whose_log_is_lost_is_not_served() -> None:
     await node.lead()
     with pytest.raises(NotCoordinator):
         await node.put("a")
+
+
+async def test_a_log_that_is_opened_before_the_first_image_keeps_its_offsets() -> None:
+    node = GroupsNode()
+    await node.lead()
+    node.commit(*topic("orders", ORDERS_ID, ME))
+    await node.put("a")
+    node.groups.close()
+    node.replicas.on_late_open.clear()
+    node.replicas.image = node.image
+    node.service = node.make()
+    for opened in node.replicas.on_late_open:
+        opened(CONSUMER_OFFSETS, 1)
+    await turns()
+    node.service.image_changed(Delta.whole(node.image), node.image)
+    await node.settle()
+    assert await node.get("a") == {"orders": 7}
 
 
 async def test_only_offsets_of_the_deleted_topic_are_deleted() -> None:

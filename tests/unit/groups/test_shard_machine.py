@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 from uuid import UUID
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
@@ -409,4 +410,9 @@ class GroupMachine(RuleBasedStateMachine):
 
 
 TestGroupMachine = GroupMachine.TestCase
-TestGroupMachine.settings = settings(max_examples=100, stateful_step_count=50)
+TestGroupMachine.settings = settings(max_examples=15, stateful_step_count=50)
+
+
+@pytest.mark.slow
+class TestGroupMachineForLong(TestGroupMachine):  # type: ignore[misc, valid-type]
+    settings = settings(max_examples=200, stateful_step_count=50)

@@ -7,6 +7,7 @@ record is the committed offset (35). The harness compares the live shard with a 
 from collections.abc import Callable
 from typing import NamedTuple
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -146,4 +147,9 @@ class OffsetMachine(RuleBasedStateMachine):
 
 
 TestOffsetMachine = OffsetMachine.TestCase
-TestOffsetMachine.settings = settings(max_examples=150, stateful_step_count=40)
+TestOffsetMachine.settings = settings(max_examples=40, stateful_step_count=40)
+
+
+@pytest.mark.slow
+class TestOffsetMachineForLong(TestOffsetMachine):  # type: ignore[misc, valid-type]
+    settings = settings(max_examples=300, stateful_step_count=40)

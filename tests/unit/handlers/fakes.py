@@ -27,6 +27,7 @@ from penstock.quotas.limits import Spans
 from penstock.quotas.throttle import Throttle
 from penstock.replication.follower_sessions import Wakeups
 from penstock.scheduling.scheduler import Scheduler
+from penstock.shares.commands import StateReply
 from penstock.transactions.coordinator_client import TransactionCoordinators
 from penstock.wire import codec
 from penstock.wire.api import APIS
@@ -284,6 +285,9 @@ class FakeGroups:
     async def loaded(self, group_id: str) -> None:
         pass
 
+    async def share_state_initialized(self, group_id: str, timeout_s: float) -> bool:
+        return True
+
     def admit_member(self, metadata_size: int) -> None:
         pass
 
@@ -312,6 +316,43 @@ class FakeMarkerWriter:
         if topic in self.refusals:
             raise self.refusals[topic]
         self.written.append((topic, *marker))
+
+
+class FakeShares:
+    """Services of share groups that nobody uses."""
+
+    def __init__(self) -> None:
+        self.coordinator = FakeShareState()
+        self.state = FakeShareState()
+        self.leader: Any = FakeShareLeader()
+        self.end_offsets = FakeEndOffsets()
+
+
+class FakeShareState:
+    """A share coordinator that answers each type of command with a prepared reply; records the commands."""
+
+    def __init__(self) -> None:
+        self.replies: dict[type, StateReply] = {}
+        self.commands: list[Any] = []
+
+    async def ask(self, *words: Any) -> StateReply:
+        self.commands.append(words[-1])
+        return self.replies.get(type(words[-1]), StateReply())
+
+    async def loaded(self, key: str) -> None:
+        return None
+
+
+class FakeShareLeader:
+    def connection_lost(self, connection: object) -> None:
+        return None
+
+
+class FakeEndOffsets:
+    end: int | None = 10
+
+    async def find(self, topic_id: UUID, index: int) -> int | None:
+        return self.end
 
 
 class FakePeers:
@@ -348,6 +389,7 @@ class FakeNode:
         self.groups = FakeGroups()
         self.transactions = FakeTransactions()
         self.marker_writer = FakeMarkerWriter()
+        self.shares = FakeShares()
         controller = Controller(self.quorum)
         static = BrokerSettings(settings)
         self.context = Context(
@@ -373,6 +415,7 @@ class FakeNode:
                 here=self.transactions,  # type: ignore[arg-type]
             ),
             marker_writer=self.marker_writer,  # type: ignore[arg-type]
+            shares=self.shares,  # type: ignore[arg-type]
             clock=self.clock,
             entropy=FakeEntropy(),
             disk=FakeDisk(),  # type: ignore[arg-type]

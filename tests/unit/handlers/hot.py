@@ -45,7 +45,13 @@ def produce(
 
 
 def fetch(
-    node: Node, *rows: dict[str, Any], version: int = 17, topic: str = TOPIC, client: Any = None, **fields: Any
+    node: Node,
+    *rows: dict[str, Any],
+    version: int = 17,
+    topic: str = TOPIC,
+    client: Any = None,
+    rights: Any = None,
+    **fields: Any,
 ) -> Any:
     """Fetch partitions of a topic from offset 0; returns what the handler returns."""
     requested = [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 10_000, **row} for row in rows or ({},)]
@@ -53,13 +59,16 @@ def fetch(
     values = {"max_wait": 0, "min_bytes": 1, "max_bytes": 10_000, "replica_id": -1, "topics": topics, **fields}
     if version < 11:
         values.pop("rack_id", None)
-    return _send(node.fetch.handle, "fetch", version, values, client=client)
+    return _send(node.fetch.handle, "fetch", version, values, client=client, rights=rights)
 
 
-def _send(handle: Any, api: str, version: int, values: dict[str, Any], *, client: Any = None) -> Any:
+def _send(
+    handle: Any, api: str, version: int, values: dict[str, Any], *, client: Any = None, rights: Any = None
+) -> Any:
     frame = memoryview(bytearray(request_frame(api, version, values)[4:]))
     header = parse_header(frame)
     header.client = client
+    header.rights = rights
     return handle(frame, header, "PLAINTEXT")
 
 

@@ -32,19 +32,21 @@ async def test_features_are_returned_with_the_offset_at_which_they_were_finalize
         ("group.version", 0, 1),
         ("transaction.version", 0, 2),
         ("eligible.leader.replicas.version", 0, 1),
+        ("share.version", 0, 1),
         ("kraft.version", 0, 1),
     ]
     assert [(each.name, each.min_version_level, each.max_version_level) for each in reply.finalized_features] == [
         ("eligible.leader.replicas.version", 1, 1),
         ("group.version", 1, 1),
         ("metadata.version", 30, 30),
+        ("share.version", 1, 1),
         ("transaction.version", 2, 2),
     ]
     assert reply.finalized_features_epoch == node.image.offset
     assert not reply.zk_migration_ready
     older = await node.ask(api_versions.handle, ApiKey.API_VERSIONS, body, version=3)
     assert [each.name for each in older.supported_features] == ["metadata.version"]
-    assert len(older.finalized_features) == 4
+    assert len(older.finalized_features) == 5
 
 
 @pytest.mark.parametrize(

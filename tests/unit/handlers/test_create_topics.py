@@ -10,6 +10,8 @@ from kio.schema.create_topics.v7.request import (
     CreatableTopic,
 )
 
+from penstock.config.describe import describe_topic
+from penstock.handlers import create_topics
 from penstock.model.errors import StorageError
 from tests.unit.handlers.fakes import FakeNode
 from tests.unit.handlers.requests import LimitedClient, create, new_topic
@@ -35,6 +37,29 @@ async def test_every_version_creates_a_topic(version: int) -> None:
     (created,) = await create(node, new_topic("a", 1, 1), version=version)
     assert created.error_code == 0
     assert "a" in node.image.topics
+
+
+async def test_the_settings_of_topics_with_the_same_configs_are_described_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    described: list[Any] = []
+
+    def counting(settings: Any, configs: Any) -> Any:
+        described.append(configs)
+        return describe_topic(settings, configs)
+
+    monkeypatch.setattr(create_topics, "describe_topic", counting)
+    topics = [
+        new_topic(f"t{number}", 1, 1, cleanup_policy="compact" if number % 2 else "delete") for number in range(6)
+    ]
+    results = await create(FakeNode(), *topics)
+    assert described == [{"cleanup.policy": "delete"}, {"cleanup.policy": "compact"}]
+    policies = [next(one.value for one in each.configs if one.name == "cleanup.policy") for each in results]
+    assert policies == ["delete", "compact"] * 3
+
+
+async def test_versions_without_settings_in_the_response_do_not_describe_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(create_topics, "describe_topic", lambda *_: pytest.fail("described"))
+    (created,) = await create(FakeNode(), new_topic("a", 1, 1), version=4)
+    assert (created.error_code, created.configs) == (0, ())
 
 
 async def test_a_manual_assignment_reaches_the_controller() -> None:

@@ -6,13 +6,29 @@ from penstock.coordinator.errors import NotCoordinator
 from penstock.groups.commands import (
     DeleteGroups,
 )
+from penstock.groups.share.commands import STATE_EXISTS, DeleteShareOffsets, ShareOffsetsDeleted, ShareStateReply
 from penstock.handlers import (
     delete_groups,
 )
+from penstock.shares.commands import DeleteState, StateReply
 from penstock.wire.api import ApiKey
-from tests.unit.handlers.requests import node_with_orders
+from tests.unit.handlers.requests import ORDERS_ID, node_with_orders
 
 NOT_COORDINATOR = 16
+
+
+async def test_the_state_of_a_share_group_is_deleted_first() -> None:
+    node = node_with_orders()
+    node.groups.replies = {
+        DeleteGroups: (STATE_EXISTS,),
+        DeleteShareOffsets: ShareStateReply(partitions={ORDERS_ID: frozenset({0})}),
+        ShareOffsetsDeleted: ShareStateReply(),
+    }
+    node.shares.state.replies[DeleteState] = StateReply(error=NOT_COORDINATOR)
+    body = DeleteGroupsRequest(groups_names=("g",))  # type: ignore[arg-type]
+    reply = await node.ask(delete_groups.handle, ApiKey.DELETE_GROUPS, body)
+    assert reply.results[0].error_code == NOT_COORDINATOR, "the group stays if its state does"
+    assert [type(command) for command in node.groups.commands] == [DeleteGroups, DeleteShareOffsets]
 
 
 async def test_a_group_that_is_named_twice_is_deleted_once() -> None:

@@ -67,5 +67,5 @@ async def test_this_broker_and_the_cluster_wide_defaults_are_described_separatel
 
 
 async def test_groups_and_subscriptions_without_settings_have_defaults(node: FakeNode) -> None:
-    assert len((await describe_config(node, GROUP, "readers")).configs) == 17
+    assert len((await describe_config(node, GROUP, "readers")).configs) == 23
     assert len((await describe_config(node, CLIENT_METRICS, "m")).configs) == 3

@@ -8,8 +8,12 @@ import pytest
 from penstock.handlers import fetch as fetch_module
 from penstock.handlers.fetch import PendingFetch
 from penstock.metadata.records import RegisterBrokerRecord
+from penstock.model.acl import Acl, Operation, Permission
+from penstock.model.errors import TopicAuthorizationFailed
 from penstock.model.ids import NodeId
 from penstock.quotas.limits import Spans, Table
+from penstock.security.principal import user
+from penstock.security.rights import Authorizer
 from penstock.wire.api import APIS, ApiKey
 from tests.unit.handlers.hot import batch, fetch, fetched, leader, produce, replicated, reply_of
 from tests.unit.replication.replicated_partition import TOPIC, TOPIC_ID, ReplicatedPartition
@@ -323,3 +327,22 @@ async def test_bytes_sent_are_counted_for_their_topic() -> None:
         before = replicas.by_name[TOPIC.encode()].bytes_out
         row = fetched(fetch(leader(world)))
         assert replicas.by_name[TOPIC.encode()].bytes_out - before == len(bytes(row.records))
+
+
+@pytest.mark.parametrize("version", [12, 17])
+async def test_a_parked_fetch_is_answered_when_the_right_to_read_is_removed(version: int) -> None:
+    rule = Acl(2, "orders", 3, "User:bob", "*", Operation.READ, Permission.ALLOW)
+    other = rule._replace(resource_name="other")
+    authorizer = Authorizer()
+    authorizer.load([rule, other])
+    rights = authorizer.rights(user("bob"), "10.0.0.1")
+    async with replicated() as world:
+        node = leader(world)
+        authorizer.on_change.append(node.fetch.rights_changed)
+        parked = fetch(node, version=version, rights=rights, **LONG)
+        assert isinstance(parked, PendingFetch)
+        parked.on_ready = lambda: None
+        authorizer.change(removed=[other], added=[])
+        assert parked.parts is None, "the client can still read the topic"
+        authorizer.change(removed=[rule], added=[])
+        assert int(fetched(parked, version=version).error_code) == TopicAuthorizationFailed.code

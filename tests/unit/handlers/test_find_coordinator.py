@@ -8,7 +8,7 @@ from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 from penstock.handlers import (
     find_coordinator,
 )
-from penstock.model.topic import CONSUMER_OFFSETS, TRANSACTION_STATE
+from penstock.model.topic import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from penstock.wire import codec
 from penstock.wire.api import ApiKey
 from tests.unit.controller.cluster import broker
@@ -47,7 +47,7 @@ async def test_there_is_no_coordinator_while_the_topic_cannot_be_created() -> No
     [
         (2, 7, "t", INVALID_REQUEST),
         (5, 2, "g:a:0", INVALID_REQUEST),
-        (6, 2, "g:a:0", COORDINATOR_NOT_AVAILABLE),
+        (6, 2, "g:a:0", INVALID_REQUEST),
         (6, 2, "g", INVALID_REQUEST),
         (6, 3, "g", INVALID_REQUEST),
     ],
@@ -69,6 +69,15 @@ async def test_the_coordinator_of_a_transactional_id_is_found_and_its_topic_crea
     assert [(each.key, each.node_id, each.error_code) for each in reply.coordinators] == [("tx", 1, 0)]
     assert len(node.image.topics[TRANSACTION_STATE].partitions) == 50
     assert node.image.topic_config(TRANSACTION_STATE)["cleanup.policy"] == "compact"
+
+
+async def test_the_coordinator_of_a_share_partition_is_found_and_its_topic_created() -> None:
+    node = FakeNode()
+    key = "g:with:colons:AAAAAAAAAAAAAAAAAAAAAQ:0"
+    body: Any = FindCoordinatorRequest(key_type=2, coordinator_keys=(key,))  # type: ignore[arg-type]
+    reply = await node.ask(find_coordinator.handle, ApiKey.FIND_COORDINATOR, body)
+    assert [(each.key, each.node_id, each.error_code) for each in reply.coordinators] == [(key, 1, 0)]
+    assert node.image.topic_config(SHARE_GROUP_STATE)["cleanup.policy"] == "delete"
 
 
 @pytest.mark.parametrize("version", range(4))

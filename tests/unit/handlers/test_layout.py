@@ -6,13 +6,18 @@ import penstock.handlers
 
 TESTED_ELSEWHERE = {
     "support/cluster_view": "reads the image for test_metadata, test_describe_cluster and test_list_offsets",
+    "support/config_rights": "checks the rights of the APIs about settings, which tests/security tests by row",
     "support/context": "declares fields",
     "support/entities": "names types for the type checker",
+    "support/fetch_rights": "decides for test_fetch, and by row in tests/security",
     "support/local_requests": "passes a request to its handler; test_init_producer_id goes through it",
+    "support/metadata_rights": "filters the topics of Metadata, which tests/security tests by row",
     "support/partition_errors": "builds the errors of test_produce and test_fetch for partitions on other nodes",
     "support/quorum_checks": "is shared by the tests of the quorum's requests, as check_refusals in quorum.py",
     "support/raft_voters": "copies fields for test_add_raft_voter and test_update_raft_voter",
     "support/reply": "holds a reply for the session, which tests/unit/server tests",
+    "support/share_deletion": "deletes state for test_delete_share_group_offsets and test_delete_groups",
+    "support/token_requests": "checks clients for the four handlers of delegation tokens",
     "support/visibility": "waits for test_list_offsets and test_delete_records",
 }
 

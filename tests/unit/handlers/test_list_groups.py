@@ -19,10 +19,10 @@ async def test_groups_are_listed_with_their_types_in_lower_case() -> None:
     world.groups.replies[ListGroups] = [
         ListedGroup(group_id="g", protocol_type="consumer", state="Stable", type="Classic")
     ]
-    body = ListGroupsRequest(states_filter=("Stable",), types_filter=("classic",))
+    body = ListGroupsRequest(states_filter=(" Stable ",), types_filter=("CLASSIC",))
     reply = await world.ask(list_groups.handle, ApiKey.LIST_GROUPS, body)
     assert [(each.group_id, each.group_state, each.group_type) for each in reply.groups] == [("g", "Stable", "classic")]
-    assert world.groups.commands == [ListGroups(states=frozenset({"Stable"}), types=frozenset({"classic"}))]
+    assert world.groups.commands == [ListGroups(states=frozenset({"stable"}), types=frozenset({"classic"}))]
     world.groups.replies[ListGroups] = CoordinatorLoadInProgress()
     reply = await world.ask(list_groups.handle, ApiKey.LIST_GROUPS, body)
     assert (reply.error_code, reply.groups) == (CoordinatorLoadInProgress.code, ())

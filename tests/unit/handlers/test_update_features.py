@@ -82,5 +82,5 @@ async def test_the_log_names_the_voters_from_kraft_version_1_on() -> None:
 
 async def test_an_update_that_is_refused_does_not_name_the_voters() -> None:
     node = FakeNode()
-    assert (await update(node, ("kraft.version", 1, 1), ("share.version", 1, 1))).error_code == 95
+    assert (await update(node, ("kraft.version", 1, 1), ("streams.version", 1, 1))).error_code == 95
     assert node.quorum.voter_registry.kraft_version == 0

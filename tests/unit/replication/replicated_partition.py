@@ -233,6 +233,7 @@ class Node:
             clock=world.clock,
             entropy=Ids(self.id),
             quorum=SimpleNamespace(image=EMPTY),
+            authorizer=None,
             metrics=Metrics({}),
             node_id=self.id,
             transactions=None,

@@ -73,3 +73,84 @@ def test_rejected_proposals_are_counted(codes: list[ErrorCode], refused: int, ta
         assert not controller.codes
 
     asyncio.run(story())
+
+
+class ScriptedController:
+    """A channel whose responses are made by functions of the partition's row."""
+
+    def __init__(self, *responses: Any) -> None:
+        self.responses = list(responses)
+
+    async def ask(self, key: int, request: Any, *, timeout_s: float) -> Any:
+        return self.responses.pop(0)()
+
+
+def response(*, error: ErrorCode = ErrorCode.none, code: ErrorCode | None = ErrorCode.none, **row: Any) -> Any:
+    """Make a response; with `code=None` it does not name the partition."""
+    fields = {"partition_index": 0, "error_code": code, "leader_id": 1, "leader_epoch": 3, "isr": (1, 2)}
+    rows = () if code is None else (SimpleNamespace(**{**fields, "partition_epoch": 6, **row}),)
+    return SimpleNamespace(error_code=error, topics=(SimpleNamespace(topic_id=UUID(int=5), partitions=rows),))
+
+
+async def proposed(*responses: Any) -> tuple[IsrChanges, Any]:
+    changes = IsrChanges(ScriptedController(*responses), HandClock(0), node_id=NodeId(1), broker_epoch=lambda: 10)
+    partition: Any = FakePartition()
+    changes.propose(partition, PROPOSAL)
+    assert changes._task is not None
+    await changes._task
+    return changes, partition
+
+
+async def test_a_partition_that_the_response_does_not_name_is_proposed_again() -> None:
+    changes, partition = await proposed(lambda: response(code=None), response)
+    assert partition.taken == [(1, 2)]
+    assert changes.refused == 0
+
+
+async def test_an_isr_for_another_leader_or_epoch_is_not_applied() -> None:
+    _, partition = await proposed(lambda: response(leader_id=2))
+    assert (partition.taken, partition.leadership.proposal) == ([], PROPOSAL)
+    _, partition = await proposed(lambda: response(leader_epoch=4))
+    assert partition.taken == []
+
+
+async def test_a_response_to_a_proposal_that_was_superseded_meanwhile_changes_nothing() -> None:
+    partition: Any = FakePartition()
+
+    def supersede() -> Any:
+        partition.leadership.proposal = None
+        return response()
+
+    changes = IsrChanges(ScriptedController(supersede), HandClock(0), node_id=NodeId(1), broker_epoch=lambda: 10)
+    changes.propose(partition, PROPOSAL)
+    assert changes._task is not None
+    await changes._task
+    assert partition.taken == []
+
+
+async def test_an_unnamed_partition_with_a_superseded_proposal_is_not_proposed_again() -> None:
+    partition: Any = FakePartition()
+
+    def supersede() -> Any:
+        partition.leadership.proposal = None
+        return response(code=None)
+
+    changes = IsrChanges(ScriptedController(supersede), HandClock(0), node_id=NodeId(1), broker_epoch=lambda: 10)
+    changes.propose(partition, PROPOSAL)
+    assert changes._task is not None
+    await changes._task
+    assert not changes._waiting
+
+
+async def test_nothing_is_sent_after_the_end() -> None:
+    channel: Any = ScriptedController()
+    changes = IsrChanges(channel, HandClock(0), node_id=NodeId(1), broker_epoch=lambda: 10)
+    partition: Any = FakePartition()
+    changes.propose(partition, PROPOSAL)
+    changes.close()
+    assert changes._task is not None
+    with pytest.raises(asyncio.CancelledError):
+        await changes._task
+    changes._task = None
+    changes.propose(partition, PROPOSAL)
+    assert changes._task is None, "no other task is started"

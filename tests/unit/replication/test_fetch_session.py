@@ -1,11 +1,13 @@
 from random import Random
+from unittest.mock import MagicMock
 
 import pytest
 
 from penstock.model.errors import FetchSessionIdNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
+from penstock.model.job import finish
 from penstock.ports.network import FileSlice
 from penstock.replication import fetch_session
-from penstock.replication.fetch_session import EPOCH_MAX, FetchSession, FetchSessions
+from penstock.replication.fetch_session import EPOCH_MAX, PARTITIONS_PER_STEP, FetchSession, FetchSessions
 from penstock.wire.hot.fetch import FetchPartition, FetchRequest, PartitionAnswer
 
 
@@ -124,7 +126,7 @@ def test_every_error_and_the_first_response_after_it_are_sent() -> None:
 def test_partitions_with_records_move_behind_the_others() -> None:
     session = begun(sessions(), "a", "b")
     session.news([answer("a", mark=1, size=9), answer("b", mark=1)])
-    assert [key[0] for key in session.partitions] == [b"b", b"a"]
+    assert [cached.requested.topic for cached in session.ready] == [b"b", b"a"]
 
 
 def test_a_full_cache_evicts_only_old_sessions() -> None:
@@ -149,3 +151,65 @@ def test_the_number_of_partitions_in_all_sessions_is_bounded(monkeypatch: pytest
     third = begun(cache, "f", "g", "h")
     assert cache.find(request(third.id, -1), by_id=False, now=0.0) is None
     begun(cache, "f", "g", "h")
+
+
+def test_a_changed_partition_wakes_the_fetch_that_waits() -> None:
+    session = begun(sessions(), "a", "b")
+    session.ready.clear()
+    waiting = MagicMock()
+    session.wait_with(waiting)
+    cached = session.partitions[b"a", 0]
+    cached.changed()
+    assert list(session.ready) == [cached]
+    waiting.changed.assert_called_once_with()
+
+
+def test_forgetting_an_unknown_partition_changes_nothing() -> None:
+    cache = sessions()
+    session = begun(cache, "a")
+    assert cache.find(request(session.id, 1, forgotten=("unknown",)), by_id=False, now=0.0) is session
+    assert list(session.partitions) == [(b"a", 0)]
+
+
+def test_the_session_of_another_principal_is_not_found() -> None:
+    cache = sessions()
+    session = cache.begin(request(0, 0, asked("a", 0)), by_id=False, now=0.0, owner="alice")
+    assert session is not None
+    with pytest.raises(FetchSessionIdNotFound):
+        cache.find(request(session.id, 1), by_id=False, now=0.0, owner="mallory")
+    assert cache.find(request(session.id, -1), by_id=False, now=0.0, owner="mallory") is None
+    assert len(cache) == 1, "nobody else can end it"
+
+
+def test_changed_rights_let_sessions_with_an_owner_read_everything() -> None:
+    cache = sessions()
+    owned = cache.begin(request(0, 0, asked("a", 0)), by_id=False, now=0.0, owner="alice")
+    free = begun(cache, "a")
+    assert owned is not None
+    for session in (owned, free):
+        session.ready.clear()
+    finish(cache.reading_all_again())
+    assert (len(owned.ready), len(free.ready)) == (1, 0)
+
+
+def test_a_session_with_many_partitions_is_read_again_in_steps() -> None:
+    cache = sessions()
+    count = 2 * PARTITIONS_PER_STEP + 1
+    session = cache.begin(
+        request(0, 0, *(asked("a", index) for index in range(count))), by_id=False, now=0.0, owner="alice"
+    )
+    assert session is not None
+    session.ready.clear()
+    job = cache.reading_all_again()
+    next(job)
+    assert len(session.ready) == PARTITIONS_PER_STEP
+    session.partitions.pop((b"a", count - 1))
+    finish(job)
+    assert len(session.ready) == count - 1, "the removed one stays removed"
+
+
+def test_session_ids_are_unique() -> None:
+    random = MagicMock()
+    random.randint.side_effect = [5, 5, 5, 6]
+    cache = FetchSessions(random, count_max=10, eviction_s=120)
+    assert [begun(cache, "a").id, begun(cache, "b").id] == [5, 6]

@@ -120,7 +120,7 @@ def test_a_waiting_fetch_is_notified_of_all_bytes_that_a_marker_releases() -> No
     for _ in range(3):
         write(held)
     reader = Reader()
-    held.waiters.add_fetch(reader)
+    held.waiters.add_watcher(reader)
     end(held, 7)
     assert reader.gained >= 3 * size
     reader.gained = 0

@@ -4,13 +4,17 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
-from penstock.model.ids import NodeId, TopicName
-from penstock.replication.isr import Leadership
+import pytest
+
+from penstock.metadata.image import PartitionImage
+from penstock.model.errors import OffsetOutOfRange, StorageError
+from penstock.model.ids import LeaderEpoch, NodeId, TopicName
+from penstock.replication.isr import Leadership, Proposal
 from penstock.replication.partition import Partition
 from penstock.storage.log_offsets import LogOffsets
 from penstock.wire.records import Record, encode_batch
 from penstock_sim.disk import SimDisk
-from tests.unit.storage.support import open_log
+from tests.unit.storage.support import append, open_log
 
 ME = NodeId(1)
 
@@ -106,3 +110,56 @@ def test_a_failed_read_during_a_followers_append_duplicates_nothing() -> None:
     log.append_replicated(memoryview(bytearray(sealed)), now_ms=1)
     del disk.failing["read"]
     assert (log.end_offset, log.segments.active.size) == (1, len(sealed))
+
+
+def test_a_damaged_partition_tells_no_reader_where_logs_diverge_or_end() -> None:
+    log = open_log(SimDisk())
+    held = Partition(TopicName("a"), UUID(int=1), 0, ME, log)
+    sealed = encode_batch([Record(timestamp=1, value=b"v")] * 4)
+    append(log, sealed)
+    log.quarantine.begin(2, "rot")
+    with pytest.raises(StorageError, match="rot"):
+        held.end_for_consumers(committed_only=False)
+    with pytest.raises(StorageError, match="rot"):
+        held.diverging_epoch(3, 0)
+    assert held.diverging_epoch(1, 0) is None, "it has the records before the damage"
+    held.replicas = (ME, NodeId(2))
+    with pytest.raises(StorageError, match="rot"):
+        held.diverging_epoch(1, 0)
+
+
+def test_a_reader_with_an_epoch_that_the_leader_does_not_know_is_out_of_range() -> None:
+    log = open_log(SimDisk())
+    held = Partition(TopicName("a"), UUID(int=1), 0, ME, log)
+    append(log, encode_batch([Record(timestamp=1, value=b"v")]), epoch=5)
+    with pytest.raises(OffsetOutOfRange):
+        held.diverging_epoch(1, 9)
+
+
+def test_a_batch_in_memory_that_exceeds_the_limit_is_read_from_the_log() -> None:
+    log = open_log(SimDisk())
+    held = Partition(TopicName("a"), UUID(int=1), 0, ME, log)
+    log.reader.keep_last(True)
+    append(log, encode_batch([Record(timestamp=1, value=b"v" * 100)]))
+    assert held.read_for_replica(0, max_bytes=10, at_least_one=False) is None
+    assert held.read_for_replica(0, max_bytes=10, at_least_one=True) is not None
+    log.reader.keep_last(False)
+    assert log.reader.last_batch is None
+
+
+def test_a_follower_withdraws_nothing() -> None:
+    held, _ = partition(end=1, durable=1)
+    held.leadership = None
+    held.withdraw(Proposal(leader_epoch=0, partition_epoch=0, isr=(ME,), broker_epochs=(1,)))
+    assert held.high_watermark == 1
+
+
+def test_an_older_state_of_the_image_does_not_change_the_role() -> None:
+    held, _ = partition(end=1, durable=1)
+    held.leader_epoch = held.partition_epoch = 4
+    role = held.leadership
+    state = PartitionImage(
+        leader=NodeId(2), leader_epoch=LeaderEpoch(3), replicas=(ME, NodeId(2)), isr=(NodeId(2),), partition_epoch=3
+    )
+    held.take_role(state)
+    assert (held.leader_epoch, held.leadership) == (4, role)

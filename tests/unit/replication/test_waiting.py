@@ -101,10 +101,10 @@ def test_a_new_high_watermark_answers_produce_requests_below_it_and_notifies_fet
     codes: list[tuple[int, int]] = []
     for offset in (3, 5, 9):
         waiters.add_produce(WaitingProduce(offset, 10.0, partial(note, codes, offset)))
-    waiters.add_fetch(fetch)
+    waiters.add_watcher(fetch)
     waiters.mark_moved(5, 70)
     assert (codes, fetch.seen) == ([(3, 0), (5, 0)], [70])
-    waiters.remove_fetch(fetch)
+    waiters.remove_watcher(fetch)
     waiters.mark_moved(9, 30)
     assert (codes[2:], fetch.seen) == ([(9, 0)], [70])
 
@@ -124,7 +124,7 @@ def test_only_produce_requests_past_their_deadline_time_out() -> None:
 
 def test_fetches_are_notified_when_the_leader_changes() -> None:
     waiters, fetch, entry = Waiters(), ParkedFetch(), MagicMock()
-    waiters.add_fetch(fetch)
+    waiters.add_watcher(fetch)
     waiters.add_follower(entry)
     waiters.wrote(10)
     waiters.changed()

@@ -5,6 +5,7 @@ Checks the invariants 13 to 20 and 23 of docs/reliability.md for one partition, 
 
 import asyncio
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -110,9 +111,19 @@ async def check_story(story: list[tuple[str, int, int]], *, min_isr: int) -> Non
     await run.heal()
 
 
-@settings(max_examples=60)
-@given(st.lists(steps, max_size=40), st.sampled_from([1, 2, 3]))
+stories = st.lists(steps, max_size=40)
+
+
+@settings(max_examples=25)
+@given(stories, st.sampled_from([1, 2, 3]))
 def test_no_acknowledged_record_is_lost_and_all_replicas_end_in_sync(
     story: list[tuple[str, int, int]], min_isr: int
 ) -> None:
+    asyncio.run(check_story(story, min_isr=min_isr))
+
+
+@pytest.mark.slow
+@settings(max_examples=150)
+@given(stories, st.sampled_from([1, 2, 3]))
+def test_no_acknowledged_record_is_lost_in_many_stories(story: list[tuple[str, int, int]], min_isr: int) -> None:
     asyncio.run(check_story(story, min_isr=min_isr))

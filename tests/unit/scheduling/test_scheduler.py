@@ -1,6 +1,8 @@
 """Jobs run in short turns, whatever their steps cost."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -232,3 +234,53 @@ async def test_a_long_job_of_a_request_is_restarted_in_slices() -> None:
         assert world.clock.turn() <= TURN_S_MAX + STEP_S
         await asyncio.sleep(0)
     assert task.result() == "a"
+
+
+async def test_a_failed_job_is_freed_without_a_garbage_collection() -> None:
+    class Held:
+        pass
+
+    world = World()
+    freed: list[bool] = []
+
+    def failing() -> Job[None]:
+        held = Held()
+        weakref.finalize(held, freed.append, True)
+        for _ in range(2 * INLINE_STEPS_MAX):
+            yield None
+        raise ValueError(f"{held} is wrong")
+
+    async def request() -> None:
+        try:
+            await Pace(world.scheduler, lambda: True).finish(failing)
+        except ValueError:
+            return
+
+    gc.disable()
+    try:
+        task = asyncio.ensure_future(request())
+        while not task.done():
+            await asyncio.sleep(0)
+            world.clock.turn()
+        del task
+        # One by the attempt to run it immediately, one by the job that ran in slices.
+        assert freed == [True, True]
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("steps", [1, 5 * INLINE_STEPS_MAX])
+def test_a_job_that_nobody_waits_for_runs_at_once_if_it_is_short(steps: int) -> None:
+    clock = WorkClock()
+    scheduler = Scheduler(clock)
+    done: list[int] = []
+
+    def job() -> Job[None]:
+        for _ in range(steps):
+            yield None
+        done.append(steps)
+
+    scheduler.soon(job)
+    assert bool(done) is (steps == 1)
+    while not done:
+        clock.turn()

@@ -14,6 +14,7 @@ from penstock.security.scram import (
     credential_from_salted,
     salted_password,
 )
+from penstock.security.unknown_users import UnknownUsers, shapes_of
 
 SALT = b"0123456789abcdef01234567"
 KEY = b"k" * 32
@@ -25,7 +26,8 @@ def credential(mechanism: str, password: str = "secret") -> ScramCredential:
 
 def server(mechanism: str = "SCRAM-SHA-256", nonce: str = "server") -> ScramServer:
     users = {"alice": credential(mechanism), "a=b,c": credential(mechanism)}
-    return ScramServer(mechanism, users.get, nonce=nonce, unknown=KEY)
+    invent = UnknownUsers(mechanism, KEY, shapes_of(users.values())).credential
+    return ScramServer(mechanism, users.get, nonce=nonce, invent=invent)
 
 
 def challenge(one: ScramServer, message: bytes) -> bytes:
@@ -53,7 +55,8 @@ def test_a_client_and_a_server_that_know_the_same_password_accept_each_other(mec
 def test_the_exchange_of_rfc_7677() -> None:
     salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
     stored = credential_from_salted("SCRAM-SHA-256", salt, 4096, salted_password("SCRAM-SHA-256", "pencil", salt, 4096))
-    one = ScramServer("SCRAM-SHA-256", {"user": stored}.get, nonce="%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0", unknown=KEY)
+    invent = UnknownUsers("SCRAM-SHA-256", KEY, shapes_of([stored])).credential
+    one = ScramServer("SCRAM-SHA-256", {"user": stored}.get, nonce="%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0", invent=invent)
     first = challenge(one, b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO")
     assert first == b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
     final = one.step(

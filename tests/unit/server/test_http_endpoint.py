@@ -84,6 +84,12 @@ async def test_a_failed_folder_is_named() -> None:
     assert json.loads(body)["reason"] == "the data folder /data is offline: [Errno 5] Input/output error"
 
 
+async def test_the_reason_does_not_name_the_topic_of_a_failed_file() -> None:
+    failure = OSError(errno.EIO, "Input/output error", "/data/secret-0/00000000000000000000.log")
+    _, body = await ask(HttpEndpoint(Metrics({}), lambda: node(failure=failure)), "/health")
+    assert json.loads(body)["reason"] == "the data folder /data is offline: [Errno 5] Input/output error"
+
+
 async def test_a_node_that_is_not_ready_warns_too() -> None:
     monitor = HttpEndpoint(Metrics({}), lambda: node(refusal=OSError("full"), fenced=True))
     status, body = await ask(monitor, "/ready")

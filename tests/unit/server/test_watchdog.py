@@ -6,10 +6,26 @@ from typing import Any
 import pytest
 
 from penstock.metrics.metrics import Metrics
+from penstock.server.monitoring import ClockStopwatch
 from penstock.server.watchdog import NS_PER_MS, LoopWatchdog
 from penstock.wire.api import APIS, ApiKey
 from penstock.wire.frame import request_head
 from tests.unit.ports.ticking import TickingClock
+
+
+class PartlyBusy(ClockStopwatch):
+    """A stopwatch of a thread that has a CPU for a fraction of the time."""
+
+    def __init__(self, clock: TickingClock, cpu_share: float) -> None:
+        super().__init__(clock)
+        self._cpu_share = cpu_share
+
+    def cpu_ns(self, held_ns: int) -> int:
+        return int(held_ns * self._cpu_share)
+
+
+def watching(metrics: Metrics, clock: TickingClock, cpu_share: float = 1.0) -> LoopWatchdog:
+    return LoopWatchdog(metrics, clock, PartlyBusy(clock, cpu_share))
 
 
 @pytest.fixture
@@ -21,7 +37,7 @@ def test_a_request_is_counted_under_its_api_and_logged_once_a_minute(
     metrics: Metrics, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = TickingClock()
-    watchdog = LoopWatchdog(metrics, clock)
+    watchdog = watching(metrics, clock)
     frame = memoryview(bytearray(request_head(ApiKey.METADATA, 12, 1, "slow-client", 0)[4:]))
     session: Any = None
     with caplog.at_level(logging.WARNING):
@@ -36,8 +52,18 @@ def test_a_request_is_counted_under_its_api_and_logged_once_a_minute(
     assert len(caplog.records) == 2
 
 
+def test_cpu_time_is_recorded_beside_elapsed_time(metrics: Metrics) -> None:
+    watchdog = watching(metrics, TickingClock(), cpu_share=0.25)
+    watchdog.api_held(ApiKey.FETCH, "client", 40 * NS_PER_MS)
+    watchdog.api_held(ApiKey.FETCH, "client", 20 * NS_PER_MS)
+    meter = metrics.requests[ApiKey.FETCH]
+    assert (meter.held_max_ns, meter.held_cpu_max_ns) == (40 * NS_PER_MS, 10 * NS_PER_MS)
+    watchdog.step_held("job", 0.008)
+    assert (metrics.job_held_max_ns, metrics.job_held_cpu_max_ns) == (8 * NS_PER_MS, 2 * NS_PER_MS)
+
+
 def test_turns_and_steps_are_recorded(metrics: Metrics, caplog: pytest.LogCaptureFixture) -> None:
-    watchdog = LoopWatchdog(metrics, TickingClock())
+    watchdog = watching(metrics, TickingClock())
     watchdog.turn_held(3 * NS_PER_MS)
     watchdog.turn_held(2 * NS_PER_MS)
     assert metrics.loop_held_max_ns == 3 * NS_PER_MS
@@ -50,5 +76,5 @@ def test_turns_and_steps_are_recorded(metrics: Metrics, caplog: pytest.LogCaptur
 
 def test_a_malformed_frame_is_not_counted(metrics: Metrics) -> None:
     session: Any = None
-    LoopWatchdog(metrics, TickingClock()).request_held(session, memoryview(b"\x7f\x7f"), 1 << 40)
+    watching(metrics, TickingClock()).request_held(session, memoryview(b"\x7f\x7f"), 1 << 40)
     assert not any(meter.held_long for meter in metrics.requests.values())

@@ -1,6 +1,7 @@
 """Tests that each checker fails on a history that violates its invariant, and only then."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -8,9 +9,11 @@ from penstock_sim.checkers import CHECKERS, check
 from penstock_sim.history import (
     FAIL,
     OK,
+    Altered,
     Assigned,
     Batch,
     Commit,
+    Delivered,
     FetchedOffset,
     History,
     Init,
@@ -18,6 +21,7 @@ from penstock_sim.history import (
     PartitionId,
     Poll,
     Send,
+    Settled,
     Txn,
     View,
 )
@@ -35,6 +39,14 @@ def send(
     at: float = 1.0,
 ) -> Send:
     return Send(client, PARTITION, (value,), acks, at, outcome=outcome, offset=offset, ended=at + 1)
+
+
+def delivered(count: int, *, began: float) -> Delivered:
+    return Delivered("member", "queue", PARTITION, 5, count, began, began + 0.1)
+
+
+def settled(*, ended: float, kind: int = 1, outcome: str = OK) -> Settled:
+    return Settled("member", "queue", PARTITION, 4, 6, kind, ended - 0.1, ended=ended, outcome=outcome)
 
 
 def poll(
@@ -117,6 +129,25 @@ BAD: dict[str, Callable[[], History]] = {
     "inv_33_a_stale_generation_commits_nothing": lambda: History(
         commits=[commit(3, generation=1, at=5.0)], assigned=[dealt("other", 2, 4.0)]
     ),
+    "inv_71_an_answered_acknowledgement_is_final": lambda: History(
+        delivered=[delivered(1, began=1.0), delivered(2, began=3.0)], settled=[settled(ended=2.0)]
+    ),
+    "inv_72_no_record_is_lost": lambda: History(
+        delivered=[replace(delivered(1, began=1.0), offset=0)],
+        settled=[settled(ended=2.0, kind=2)],
+        views=[view(batch(0, b"a"))],
+        shares_drained=True,
+    ),
+    "inv_72_altered_offsets_take_effect": lambda: History(
+        altered=[Altered(PARTITION, 1.0, 2.0, "reader")], views=[view(batch(0, b"a"))]
+    ),
+    "inv_73_a_holder_keeps_its_lock": lambda: History(
+        settled=[replace(settled(ended=2.0, outcome=FAIL), locked_at=1.5)]
+    ),
+    "inv_74_delivery_counts_begin_at_one_and_rise": lambda: History(delivered=[delivered(6, began=1.0)]),
+    "inv_78_an_invalid_acknowledgement_is_rejected": lambda: History(
+        settled=[replace(settled(ended=2.0), is_valid=False)]
+    ),
     "inv_34_a_partition_has_one_owner": lambda: History(assigned=[dealt("one", 1, 1.0), dealt("two", 1, 1.0)]),
     "inv_36_transactions_are_whole": lambda: History(
         txns=[txn(b"a", b"b")], views=[view(batch(0, b"a", b"b"), committed={0: b"a"})]
@@ -198,3 +229,29 @@ def test_a_late_consumer_may_miss_a_tombstone() -> None:
     history = BAD["inv_51_tombstones_stay_for_a_while"]()
     history.tables["orders"] = 2.0
     assert check(history) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "outcome", "is_final"), [(1, OK, True), (3, OK, True), (2, OK, False), (1, FAIL, False)]
+)
+def test_only_answered_accepts_and_rejects_are_final(kind: int, outcome: str, is_final: bool) -> None:
+    history = History(
+        delivered=[delivered(1, began=1.0), delivered(2, began=3.0)],
+        settled=[settled(ended=2.0, kind=kind, outcome=outcome)],
+    )
+    assert bool(check(history)) == is_final
+    history.shares_may_repeat = True
+    assert check(history) == []
+
+
+def test_a_lock_may_be_lost_with_its_leader_and_after_its_time() -> None:
+    history = History(settled=[replace(settled(ended=2.0, outcome=FAIL), locked_at=1.5)])
+    history.leader_changes["orders-0"] = [1.7]
+    assert check(history) == []
+    assert check(History(settled=[replace(settled(ended=2.0, outcome=FAIL), locked_at=0.1)])) == []
+
+
+def test_a_release_is_counted() -> None:
+    released = settled(ended=2.0, kind=2)
+    assert check(History(delivered=[delivered(1, began=1.0), delivered(1, began=3.0)], settled=[released]))
+    assert check(History(delivered=[delivered(1, began=1.0), delivered(2, began=3.0)], settled=[released])) == []

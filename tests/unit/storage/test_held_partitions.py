@@ -81,3 +81,19 @@ def test_a_restart_of_the_machine_is_noticed() -> None:
     assert held_on(disk).is_same_boot
     disk.crash(kept=1.0)
     assert not held_on(disk).is_same_boot
+
+
+def test_a_torn_slot_at_the_end_is_used_again() -> None:
+    disk = SimDisk()
+    held = held_on(disk)
+    held.note(FIRST, Holding.HELD)
+    size = len(disk.read_file(f"/data/{FILE_NAME}"))
+    held.note(SECOND, Holding.HELD)
+    held.close()
+    disk.cut_off(f"/data/{FILE_NAME}", size + 5)
+    again = held_on(disk)
+    assert (again[FIRST], again[SECOND]) == (Holding.HELD, Holding.UNKNOWN)
+    again.note(SECOND, Holding.HELD)
+    again.close()
+    assert held_on(disk)[SECOND] is Holding.HELD
+    assert len(disk.read_file(f"/data/{FILE_NAME}")) == 2 * size

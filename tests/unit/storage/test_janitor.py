@@ -1,9 +1,12 @@
 from collections.abc import Callable
 
+import pytest
+
 from penstock.config.settings import BrokerSettings
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
 from penstock.ports.clock import Timer
 from penstock.storage.janitor import TICK_S, Janitor
+from penstock.storage.log import Log
 from penstock.storage.store import LogStore
 from penstock_sim.disk import SimDisk
 from tests.unit.storage.support import NOW_MS, append, fill, idempotent, small_settings
@@ -124,3 +127,54 @@ def test_retention_deletes_no_young_records_after_a_clock_jump() -> None:
     house.clock.now_ms += 3_600_000
     house.janitor.work()
     assert log.start_offset == log.end_offset
+
+
+def test_work_on_every_log_is_not_repeated_in_every_slice_of_retention(monkeypatch: pytest.MonkeyPatch) -> None:
+    house = House()
+    for index in range(450):
+        house.store.open(TopicPartition(TopicName("many"), PartitionIndex(index)), FIRST_ID, small_settings())
+    visits: list[int] = []
+
+    def is_due() -> bool:
+        visits.append(1)
+        return False
+
+    monkeypatch.setattr(house.store, "checkpoint_is_due", is_due)
+    house.janitor.start()
+    house.clock.now_ms += 30_000
+    house.janitor.work()
+    house.janitor.work()
+    assert len(visits) == 1
+    house.clock.now_ms += 1000
+    house.janitor.work()
+    assert len(visits) == 2
+
+
+def test_a_round_ends_when_its_time_is_over_and_continues_in_the_next() -> None:
+    house = House()
+    for index in range(3):
+        topic_partition = TopicPartition(TopicName("orders"), PartitionIndex(index))
+        log = house.store.open(topic_partition, FIRST_ID, small_settings(retention_ms=1000))
+        fill(log, [3] * 30, timestamp=NOW_MS - 5000)
+    house.janitor.start()
+    house.clock.now_ms += 300_000
+    maintain = house.janitor._maintain
+
+    def maintain_slowly(log: Log) -> None:
+        maintain(log)
+        house.clock.now_ms += 1000
+
+    house.janitor._maintain = maintain_slowly  # type: ignore[method-assign]
+    starts = []
+    for _ in range(3):
+        house.janitor.work()
+        starts.append(sum(log.start_offset > 0 for log in house.store))
+    assert starts == [1, 2, 3]
+
+
+def test_a_stopped_janitor_can_be_stopped_again() -> None:
+    house = House()
+    house.janitor.start()
+    house.janitor.stop()
+    house.janitor.stop()
+    assert all(alarm.cancelled for alarm in house.clock.alarms)

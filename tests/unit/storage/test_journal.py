@@ -515,3 +515,24 @@ def _life_until(call: int, luck: int) -> bool:
         assert tail.durable <= len(found) <= size_max[name]
         assert found[: tail.durable] == name.encode() * tail.durable
     return cut_short
+
+
+def test_a_failed_erasure_takes_the_folder_offline() -> None:
+    disk = SimDisk()
+    journal = begin(disk, size=4_000)
+    failures: list[OSError] = []
+    journal.on_failure = failures.append
+    sync_later = disk.sync_later
+
+    def fail_erasure(file: File, done: Callable[[OSError | None], None]) -> None:
+        erased = file.path.endswith(FILE_NAMES) and disk.read_file(file.path)[: GROUP.size] == bytes(GROUP.size)
+        if erased:
+            done(OSError(errno.EIO, "gone"))
+        else:
+            sync_later(file, done)
+
+    disk.sync_later = fail_erasure  # type: ignore[method-assign]
+    tail = Tail(disk, "a")
+    for _ in range(40):
+        tail.grow(journal, b"x" * 300)
+    assert [error.errno for error in failures[:1]] == [errno.EIO]

@@ -1,9 +1,11 @@
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.model.errors import StorageError
-from penstock.model.job import finish
+from penstock.model.job import Job, finish
 from penstock.storage import lookup
 from penstock.wire.records import Record, encode_batch
 from penstock_sim.disk import SimDisk
@@ -106,3 +108,48 @@ def test_a_damaged_batch_from_the_leader_is_rejected() -> None:
     with pytest.raises(StorageError):
         finish(log.lookup_time(0))
     assert log.damage is not None
+
+
+def steps_of(job: Job[Any]) -> tuple[int, Any]:
+    """Return how often a job pauses, and its result."""
+    count = 0
+    while True:
+        try:
+            next(job)
+        except StopIteration as ended:
+            return count, ended.value
+        count += 1
+
+
+def test_a_lookup_over_many_batches_pauses_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookup, "HEADERS_PER_SLICE", 2)
+    disk = SimDisk()
+    log = open_log(disk)
+    for timestamp in (900, *range(20)):
+        append(log, encode_batch([Record(timestamp=timestamp, value=b"v")]))
+    log.close()
+    # The record with the largest timestamp is before the log start, so that all others are compared.
+    log = open_log(disk, clean=True, log_start=1)
+    pauses, found = steps_of(log.lookup_time(19))
+    assert found == (19, 20, 0)
+    assert pauses >= 10
+    pauses, found = steps_of(log.max_timestamp())
+    assert found == (19, 20, 0)
+    assert pauses >= 10
+
+
+def test_records_from_the_damage_on_are_not_found() -> None:
+    log = open_log(SimDisk(), segment_bytes=1 << 20)
+    for number in range(10):
+        append(log, batch(timestamp=NOW_MS + number))
+    log.quarantine.begin(5, "rot")
+    assert finish(log.lookup_time(NOW_MS + 4)) == (NOW_MS + 4, 4, 0)
+    assert finish(log.lookup_time(NOW_MS + 5)) is None
+
+
+def test_a_batch_whose_late_records_are_deleted_is_skipped() -> None:
+    log = open_log(SimDisk())
+    for timestamps in ((50, 10), (60,)):
+        append(log, encode_batch([Record(timestamp=each, value=b"v") for each in timestamps]))
+    log.advance_start(1)
+    assert finish(log.lookup_time(40)) == (60, 2, 0)

@@ -53,3 +53,24 @@ def test_other_control_records_are_not_markers(record: Record) -> None:
 
 def test_a_batch_that_cannot_be_decoded_is_not_a_marker() -> None:
     assert read_marker(marker()[:70]) is None
+
+
+def test_a_marker_in_another_layout_is_read() -> None:
+    other = encode_batch(
+        [
+            Record(
+                timestamp=99,
+                key=bytes.fromhex("0000 0001"),
+                value=bytes.fromhex("0000 00000009"),
+                headers=((b"", b""),),
+            )
+        ],
+        producer_id=7,
+        producer_epoch=3,
+        is_transactional=True,
+        is_control=True,
+    )
+    assert read_marker(other) == Marker(True, 9)
+    same_size = bytearray(marker())
+    same_size[61] ^= 2
+    assert read_marker(same_size) is None

@@ -1,5 +1,10 @@
+import errno
+
+import pytest
+
+from penstock.wire.records import Record, encode_batch
 from penstock_sim.disk import SimDisk
-from tests.unit.storage.support import FOLDER, append, idempotent, open_log
+from tests.unit.storage.support import FOLDER, append, idempotent, open_log, transactional
 
 
 def snapshot_offsets(disk: SimDisk) -> list[int]:
@@ -51,3 +56,38 @@ def test_snapshots_after_the_end_are_removed() -> None:
     disk.open(f"{FOLDER}/{99:020d}.snapshot", create=True)
     open_log(disk)
     assert 99 not in snapshot_offsets(disk)
+
+
+@pytest.mark.parametrize("kind", ["producers", "epochs"])
+def test_a_process_without_free_file_handles_does_not_take_its_files_for_damaged(kind: str) -> None:
+    disk, bases = written(30)
+    ending = ".snapshot" if kind == "producers" else "leader-epoch-checkpoint"
+    read = disk.read_file
+
+    def refuse(path: str) -> bytes:
+        if path.endswith(ending):
+            raise OSError(errno.EMFILE, "Too many open files")
+        return read(path)
+
+    disk.read_file = refuse  # type: ignore[method-assign]
+    with pytest.raises(OSError, match="Too many open files"):
+        open_log(disk, recovery_point=bases[-1])
+    disk.read_file = read  # type: ignore[method-assign]
+    assert open_log(disk, recovery_point=bases[-1]).producers()[0].next_sequence == 30
+
+
+def test_a_control_batch_that_is_no_marker_ends_no_transaction_in_a_replay() -> None:
+    disk = SimDisk()
+    log = open_log(disk)
+    append(log, transactional(sequence=0), transaction_verified=True)
+    unknown = encode_batch(
+        [Record(timestamp=1, key=bytes.fromhex("0000 0009"), value=b"")],
+        base_offset=1,
+        producer_id=7,
+        producer_epoch=0,
+        is_transactional=True,
+        is_control=True,
+    )
+    log.append_replicated(memoryview(bytearray(unknown)), now_ms=1)
+    assert (log.end_offset, log.first_unstable_offset) == (2, 0)
+    assert open_log(disk).first_unstable_offset == 0

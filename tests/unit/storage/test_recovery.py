@@ -376,3 +376,25 @@ def test_a_log_is_recovered_on_a_full_disk_and_its_epochs_are_saved_later() -> N
     assert not again.save_epochs()
     disk.capacity = None
     assert again.save_epochs()
+
+
+@pytest.mark.parametrize("empties", [False, True])
+def test_segments_that_a_restart_removes_are_not_missed_after_a_power_failure(empties: bool) -> None:
+    """The process ends before the sync of the segment list, and the next one removes the segments."""
+    disk = SimDisk()
+    log = open_log(disk)
+    fill(log, [3] * 30)
+    log.flush()
+    for folder in ("/", "/data"):
+        disk.sync_folder(folder)
+    start = log.segments.bases[-1]
+    if empties:
+        log.segment_list.add_restart(log.end_offset)
+    else:
+        log.segment_list.add_start(start)
+    disk.end_process()
+    restarted = open_log(disk)
+    assert restarted.damage is None and len(restarted.segments) == 1
+    disk.crash(kept=0.0)
+    after = open_log(disk)
+    assert after.damage is None and after.start_offset >= start

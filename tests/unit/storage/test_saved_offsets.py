@@ -134,3 +134,53 @@ def test_a_write_in_progress_does_not_give_a_new_log_the_start_of_a_deleted_one(
     logs.finish_all()
     assert logs.kept.found(topic_partition(0)) == 0
     assert logs.after_power_loss() == {}
+
+
+@pytest.mark.parametrize("finished", [0, 1, 2, 4])
+def test_an_offset_that_a_log_is_truncated_to_is_never_exceeded(finished: int) -> None:
+    logs = Logs()
+    logs.move(0, 9)
+    for _ in range(finished):
+        logs.disk.finish_sync()
+    logs.starts[topic_partition(0)] = 4
+    logs.kept.lower(topic_partition(0), 4)
+    logs.finish_all()
+    assert logs.after_power_loss().get(topic_partition(0), 0) <= 4
+
+
+def test_a_truncation_after_the_saved_offset_writes_nothing() -> None:
+    logs = Logs()
+    logs.move(0, 3)
+    logs.finish_all()
+    calls = logs.disk.calls
+    logs.kept.lower(topic_partition(0), 4)
+    logs.kept.lower(topic_partition(1), 0)
+    assert logs.disk.calls == calls
+
+
+def test_a_failed_sync_of_the_file_is_reported_and_the_next_write_contains_everything() -> None:
+    logs = Logs()
+    logs.move(0, 5)
+    logs.disk.finish_sync(OSError(errno.EIO, "gone"))
+    assert [(index, error is None) for index, error in logs.told] == [(0, False)]
+    logs.move(1, 6)
+    logs.finish_all()
+    assert logs.told[-1] == (1, None)
+    assert logs.after_power_loss() == {topic_partition(0): 5, topic_partition(1): 6}
+
+
+def test_a_failed_rename_is_reported() -> None:
+    logs = Logs()
+    logs.disk.failing["rename"] = errno.EIO
+    logs.move(0, 5)
+    logs.finish_all()
+    assert [(index, error is None) for index, error in logs.told] == [(0, False)]
+
+
+def test_a_sync_that_ends_after_the_stop_reports_nothing() -> None:
+    logs = Logs()
+    logs.move(0, 5)
+    logs.disk.finish_sync()
+    logs.kept.stop()
+    assert logs.finish_all() > 0
+    assert logs.told == []

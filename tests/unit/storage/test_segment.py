@@ -1,10 +1,12 @@
 import pytest
 
 from penstock.model.job import finish
+from penstock.storage import segment
 from penstock.storage.log import Log
+from penstock.storage.scan import BadBatch
 from penstock.storage.segment import BOUNDARIES_MAX
 from penstock_sim.disk import SimDisk
-from tests.unit.storage.support import FOLDER, append, batch, fill, open_log, stored
+from tests.unit.storage.support import FOLDER, NOW_MS, append, batch, fill, open_log, stored
 
 
 def closed_log() -> tuple[SimDisk, Log]:
@@ -81,3 +83,76 @@ def test_index_entries_are_at_least_one_interval_apart() -> None:
     positions = list(log.segments.active.offset_index.positions)
     assert len(positions) > 5
     assert all(right - left > 200 for left, right in zip([0, *positions], positions, strict=False))
+
+
+def test_a_header_beyond_the_end_of_the_file_is_a_bad_batch() -> None:
+    _, log = closed_log()
+    active = log.segments.active
+    with pytest.raises(BadBatch, match="only 5 bytes are left"):
+        active.header_at(active.size - 5)
+
+
+def test_few_positions_are_remembered_for_readers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment, "HINTS_MAX", 3)
+    _, log = closed_log()
+    assert [header.base_offset for header in stored(log, max_bytes=700)] == list(range(0, 120, 2))
+    assert 0 < len(log.segments.active._hints) <= 3
+
+
+def test_a_batch_that_reaches_the_bound_is_not_returned() -> None:
+    log = open_log(SimDisk())
+    fill(log, [2] * 3)
+    assert log.read(3, max_bytes=1000, end=3) is None
+    piece = log.read(2, max_bytes=1000, end=4)
+    assert piece is not None and int.from_bytes(piece.file.read(8, piece.position)) == 2
+
+
+def test_an_index_that_ends_long_before_its_log_is_rebuilt(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, log = closed_log()
+    path = log.segments.active.offset_index.path
+    before = disk.read_file(path)
+    disk.cut_off(path, 16)
+    monkeypatch.setattr(segment, "INDEX_LAG_MAX", 1000)
+    log = open_log(disk, clean=True, segment_bytes=1 << 20)
+    assert [header.base_offset for header in stored(log)] == list(range(0, 120, 2))
+    assert disk.read_file(path) == before
+
+
+def test_the_largest_timestamp_is_found_without_indexes() -> None:
+    disk, log = closed_log()
+    for part in (log.segments.active.offset_index, log.segments.active.time_index):
+        disk.remove(part.path)
+    log = open_log(disk, clean=True, segment_bytes=1 << 20)
+    assert finish(log.max_timestamp())[0] == NOW_MS + 1
+
+
+def test_a_search_for_the_largest_timestamp_runs_in_slices_beside_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment, "HEADERS_PER_SLICE", 1)
+    disk = SimDisk()
+    log = open_log(disk, segment_bytes=1 << 20, index_interval_bytes=1 << 20)
+    fill(log, [2] * 20)
+    log.close()
+    active = open_log(disk, clean=True, segment_bytes=1 << 20, index_interval_bytes=1 << 20).segments.active
+    slow = active.ensure_timed_job()
+    next(slow)
+    active.ensure_timed()
+    found = active.max_timestamp, active.max_timestamp_offset
+    assert found == (NOW_MS + 1, 1)
+    active.max_timestamp = NOW_MS + 99
+    finish(slow)
+    assert active.max_timestamp == NOW_MS + 99, "the slower search does not overwrite later values"
+
+
+def test_indexes_that_are_rebuilt_in_slices_contain_batches_appended_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(segment, "HEADERS_PER_SLICE", 2)
+    log = open_log(SimDisk(), segment_bytes=1 << 20)
+    fill(log, [2] * 20)
+    active = log.segments.active
+    job = active.rebuild_indexes_job()
+    next(job)
+    fill(log, [2] * 20)
+    expected = list(active.offset_index.positions)
+    finish(job)
+    assert list(active.offset_index.positions) == expected

@@ -93,3 +93,20 @@ def test_a_long_list_is_rewritten() -> None:
     segment_list.tidy()
     assert len(disk.read_file(segment_list.path)) == 64
     check(disk, [(0, 209, 199)], begins_at=0)
+
+
+def test_a_list_that_is_rewritten_after_a_restart_may_still_be_empty() -> None:
+    disk = SimDisk()
+    segment_list = list_on(disk)
+    for offset in range(500):
+        segment_list.add_restart(offset)
+    size = len(disk.read_file(segment_list.path))
+    segment_list.tidy()
+    assert len(disk.read_file(segment_list.path)) < size
+    check(disk, [], begins_at=499, may_be_empty=True, end_offset=499)
+
+
+def test_a_segment_that_begins_within_a_listed_one_replaces_it() -> None:
+    disk = SimDisk()
+    three(disk).add_closed(15, 30, 55)
+    check(disk, [(0, 10, 100), (15, 30, 55)])

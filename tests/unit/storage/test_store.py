@@ -1,6 +1,7 @@
 import errno
 from collections.abc import Callable
 from random import Random
+from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
@@ -614,3 +615,111 @@ def test_a_restart_is_not_reported_as_a_wrong_clock(caplog: pytest.LogCaptureFix
     assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
         "the clock jumped forward by 7200 s: retention ignores the jump for now"
     ]
+
+
+def test_a_truncation_after_the_recovery_point_writes_no_checkpoint() -> None:
+    disk = SimDisk()
+    store = load(disk)
+    log = store.open(PARTITION, FIRST_ID, small_settings())
+    fill(log, [1] * 3)
+    store.checkpoint_recovery_points()
+    point = log.recovery_point
+    fill(log, [1] * 3)
+    written = disk.read_file("/data/recovery-point-offset-checkpoint")
+    disk.failing["rename"] = errno.EIO
+    log.truncate_to(point)
+    assert log.end_offset == point
+    assert disk.read_file("/data/recovery-point-offset-checkpoint") == written
+
+
+class NoTimerClock(StillClock):
+    """A clock whose timers never fire: a read-only folder sets one."""
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+        return SimpleNamespace(cancel=lambda: None)
+
+
+def test_a_full_disk_prevents_new_logs_but_not_reads_of_old_ones() -> None:
+    disk = SimDisk()
+    store = load(disk)
+    append(store.open(PARTITION, FIRST_ID, small_settings()), batch(2))
+    store.close()
+    disk.lose("/data/held-partitions")
+    store = load(disk, clock=NoTimerClock())
+    note = store._held.note
+
+    def refuse(*given: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    store._held.note = refuse  # type: ignore[method-assign, assignment]
+    assert store.open(PARTITION, FIRST_ID, small_settings()).end_offset == 2
+    with pytest.raises(OSError, match="No space left"):
+        store.open(OTHER_PLACE, FIRST_ID, small_settings())
+    store._held.note = note  # type: ignore[method-assign]
+    assert store.open(OTHER_PLACE, FIRST_ID, small_settings()).end_offset == 0
+
+
+def test_names_of_a_log_whose_first_batch_was_found_by_recovery_are_synced() -> None:
+    disk = SimDisk(syncs_at_once=False)
+    store = load(disk)
+    append(store.open(PARTITION, FIRST_ID, small_settings()), batch(2))
+    disk.end_process()
+    disk.syncs_at_once = True
+    store = load(disk)
+    assert store.open(PARTITION, FIRST_ID, small_settings()).end_offset == 2
+    disk.crash(kept=0.0)
+    assert load(disk).open(PARTITION, FIRST_ID, small_settings()).end_offset == 2
+
+
+def test_the_folder_of_a_partition_that_is_not_open_is_deleted_with_its_topic() -> None:
+    disk = SimDisk()
+    store = load(disk)
+    store.open(PARTITION, FIRST_ID, small_settings())
+    store.close()
+    store = load(disk)
+    store.delete(PARTITION, SECOND_ID)
+    assert disk.exists("/data/orders-3"), "it belongs to another topic"
+    store.delete(PARTITION, FIRST_ID)
+    assert not disk.exists("/data/orders-3")
+    assert any(name.endswith("-delete") for name in disk.list("/data"))
+
+
+def test_the_renames_of_many_deleted_folders_share_syncs() -> None:
+    disk = SimDisk()
+    store = load(disk)
+    places = [TopicPartition(TopicName("orders"), PartitionIndex(index)) for index in range(5)]
+    for place in places:
+        store.open(place, FIRST_ID, small_settings())
+    disk.syncs_at_once = False
+    for place in places:
+        store.delete(place, FIRST_ID)
+    count = 0
+    while disk.finish_sync():
+        count += 1
+    assert count == 2
+    disk.crash(kept=0.0)
+    assert not [name for name in disk.list("/data") if parse_folder(name) is not None]
+
+
+def test_a_failed_sync_of_deleted_names_takes_the_folder_offline() -> None:
+    disk = SimDisk()
+    store = load(disk)
+    store.open(PARTITION, FIRST_ID, small_settings())
+    disk.syncs_at_once = False
+    store.delete(PARTITION, FIRST_ID)
+    disk.finish_sync(OSError(errno.EIO, "gone"))
+    assert store.failure is not None
+
+
+def test_a_deleted_folder_that_cannot_be_removed_is_removed_later() -> None:
+    disk, clock = SimDisk(), StillClock()
+    store = load(disk, clock=clock)
+    store.open(PARTITION, FIRST_ID, small_settings())
+    store.delete(PARTITION, FIRST_ID)
+    clock.now_ms += 24 * 3600_000
+    disk.failing["remove"] = errno.EBUSY
+    store.remove_deleted_folders(clock.now_ms)
+    assert any(name.endswith("-delete") for name in disk.list("/data"))
+    disk.failing.clear()
+    store.remove_deleted_folders(clock.now_ms)
+    assert not any(name.endswith("-delete") for name in disk.list("/data"))

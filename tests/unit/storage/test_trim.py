@@ -1,3 +1,6 @@
+import errno
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -216,3 +219,33 @@ def test_damage_found_by_a_truncation_is_reported_and_quarantined() -> None:
     with pytest.raises(StorageError, match="damaged"):
         log.truncate_to(4)
     assert log.damage is not None and log.damaged_from == 1
+
+
+def test_segments_stay_if_the_log_start_cannot_be_saved() -> None:
+    log = open_log(SimDisk(), retention_bytes=3000)
+    fill(log, [3] * 40)
+    waiting: list[Callable[[OSError | None], None]] = []
+    log.use_checkpoints(
+        LogCheckpoints(start_moved=lambda: None, when_start_saved=waiting.append, truncating=lambda offset: None)
+    )
+    count = len(log.segments)
+    log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS)
+    waiting.pop()(OSError(errno.EIO, "gone"))
+    assert len(log.segments) == count, "after a crash, the log would begin at a segment that is gone"
+    log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS)
+    waiting.pop()(None)
+    assert len(log.segments) < count
+
+
+def test_damaged_segments_are_not_removed_with_those_before_them() -> None:
+    log = open_log(SimDisk(), retention_bytes=3000)
+    fill(log, [3] * 40)
+    waiting: list[Callable[[OSError | None], None]] = []
+    log.use_checkpoints(
+        LogCheckpoints(start_moved=lambda: None, when_start_saved=waiting.append, truncating=lambda offset: None)
+    )
+    log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS)
+    log.quarantine.begin(log.segments.bases[1], "rot")
+    damaged = log.segments[1]
+    waiting.pop()(None)
+    assert log.segments[0] is damaged

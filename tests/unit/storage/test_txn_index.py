@@ -1,4 +1,5 @@
 import pytest
+from crc32c import crc32c
 
 from penstock.model.errors import Corruption
 from penstock.storage.producer_state import EndedTransaction
@@ -90,3 +91,13 @@ def test_entries_that_overlap_a_range_are_found(
     start: int, end: int, expected: list[tuple[int, int]], is_complete: bool
 ) -> None:
     assert filled().overlapping(start, end) == (expected, is_complete)
+
+
+def test_an_entry_of_an_unknown_version_is_corrupt() -> None:
+    disk, index = SimDisk(), filled()
+    index.save_if_any(disk)
+    content = bytearray(disk.read_file(PATH))
+    content[1] = 9
+    disk.put_back(PATH, bytes(content))
+    with pytest.raises(Corruption, match="version 9"):
+        reloaded(disk, (len(ENTRIES), crc32c(bytes(content))))

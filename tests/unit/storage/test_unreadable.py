@@ -10,7 +10,7 @@ from penstock.model.errors import StorageError
 from penstock.ports.network import FileSlice
 from penstock.storage.directory import LogDirectory
 from penstock.storage.log import Log
-from penstock.storage.unreadable import LASTING_S
+from penstock.storage.unreadable import FORGOTTEN_S, LASTING_S, OFFSETS_MAX
 from penstock_sim.disk import SimDisk
 from tests.unit.storage.support import FOLDER, NOW_MS, PARTITION, TOPIC_ID, append, batch, small_settings
 
@@ -208,3 +208,23 @@ def test_another_error_does_not_hide_a_persistent_one() -> None:
             with pytest.raises(StorageError):
                 read(log, offset)
     assert log.damaged_from == 3
+
+
+def test_errors_that_are_far_apart_do_not_count_together() -> None:
+    _, log, clock = made()
+    segment = log.segments[0]
+    for _ in range(3):
+        with pytest.raises(StorageError):
+            log.reader._errors.on_read_error(segment, 0, EIO)
+        clock.now += FORGOTTEN_S
+    assert log.damage is None
+
+
+def test_few_unreadable_offsets_are_watched() -> None:
+    _, log, _ = made()
+    segment = log.segments[0]
+    for _ in range(2):
+        for offset in range(OFFSETS_MAX + 5):
+            with pytest.raises(StorageError):
+                log.reader._errors.on_read_error(segment, offset, EIO)
+    assert len(log.reader._errors._offsets) == OFFSETS_MAX

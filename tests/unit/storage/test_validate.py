@@ -12,6 +12,7 @@ from penstock.model.errors import (
     Refusal,
     UnsupportedCompressionType,
 )
+from penstock.storage.validate import explain
 from penstock.wire.batch import (
     ATTRIBUTES_AT,
     BASE_SEQUENCE_AT,
@@ -187,3 +188,20 @@ def test_garbage_in_a_valid_frame_is_rejected() -> None:
     patch_crc(sealed, 0, len(sealed))
     with pytest.raises(Refusal):
         append(log, bytes(sealed))
+
+
+def test_a_batch_smaller_than_a_header_is_corrupt() -> None:
+    with pytest.raises(CorruptMessage, match="smaller than a batch header"):
+        explain(memoryview(bytearray(batch()[:40])), max_message_bytes=1000)
+
+
+def test_an_unknown_codec_is_rejected() -> None:
+    with pytest.raises(UnsupportedCompressionType, match="no compression codec 6"):
+        explain(memoryview(bytearray(changed(batch(), ATTRIBUTES_AT, ">h", 6))), max_message_bytes=1000)
+
+
+def test_only_the_first_errors_of_a_batch_are_named() -> None:
+    log = open_log(SimDisk(), cleanup_policy=frozenset({"compact"}))
+    with pytest.raises(InvalidRecord, match="1200 record errors") as refusal:
+        append(log, batch(1200, key=None))
+    assert len(refusal.value.record_errors) == 1000

@@ -138,3 +138,16 @@ async def test_a_full_folder_says_how_much_space_it_needs() -> None:
     folder.directory.accept_writes()
     folder.directory.write_failed(OSError(errno.EIO, "Input/output error"))
     assert folder.directory.describe_refusal() == ("disk error: /data rejects writes: [Errno 5] Input/output error")
+
+
+async def test_a_folder_that_fails_during_a_probe_stays_offline() -> None:
+    folder = Folder()
+    folder.directory.write_failed(FULL)
+    folder.disk.syncs_at_once = False
+    await folder.clock.advance(PROBE_S)
+    assert folder.disk.syncs_under_way() == 1
+    folder.directory.fail(OSError(errno.EIO, "gone"))
+    folder.disk.finish_sync()
+    await folder.clock.advance(60)
+    assert folder.directory.refusal is folder.directory.failure
+    assert folder.changes == [True]

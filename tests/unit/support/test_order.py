@@ -27,5 +27,7 @@ def test_the_tests_of_a_module_stay_together() -> None:
     assert changes == len(set(modules)) - 1
 
 
-def test_parts_that_start_processes_come_first() -> None:
+def test_parts_that_start_processes_come_first_and_of_those_the_users_of_java() -> None:
+    java = "tests/compat/java/test_a.py::test_0"
+    assert order([*IDS, java], 7)[0] == java
     assert [part_of(nodeid) for nodeid in order(IDS, 7)] == ["crash"] * 12 + ["unit"] * 12

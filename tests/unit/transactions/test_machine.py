@@ -224,14 +224,21 @@ class TransactionMachine(RuleBasedStateMachine):
             self.world.complete_a_transaction(Producer(self.count, "a", version))
 
 
-TransactionMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=50)
 TestTransactions = TransactionMachine.TestCase
+TestTransactions.settings = settings(max_examples=40, stateful_step_count=50)
+
+
+@pytest.mark.slow
+class TestTransactionsForLong(TestTransactions):  # type: ignore[misc, valid-type]
+    settings = settings(max_examples=200, stateful_step_count=50)
+
 
 STEPS = 250
-WALKS = 60
+FEW = range(20)
+MORE = range(20, 80)
 
 
-@pytest.mark.parametrize("seed", range(WALKS))
+@pytest.mark.parametrize("seed", [*FEW, *(pytest.param(seed, marks=pytest.mark.slow) for seed in MORE)])
 def test_long_runs_with_many_transactions(seed: int) -> None:
     """Apply the same rules by weight, because unweighted runs seldom have transactions that live long enough."""
     random = Random(seed)

@@ -58,6 +58,7 @@ class Script:
         self.sought: list[tuple[PartitionId, int]] = []
         self.paused: set[PartitionId] = set()
         self.was_paused = False
+        self.positions: dict[PartitionId, int] = {}
         self.closed = False
         self._callbacks: dict[str, Any] = {}
 
@@ -77,6 +78,8 @@ class Script:
         if callable(step):
             step()
             return None
+        if step is not None and step.error() is None:
+            self.positions[step.topic(), step.partition()] = step.offset() + 1
         return step
 
     def event(self, what: str, *partitions: PartitionId) -> Callable[[], object]:
@@ -102,6 +105,12 @@ class Script:
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
         self.paused |= {(entry.topic, entry.partition) for entry in partitions}
         self.was_paused = True
+
+    def position(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+        return [
+            TopicPartition(entry.topic, entry.partition, self.positions.get((entry.topic, entry.partition), -1001))
+            for entry in partitions
+        ]
 
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
         self.paused -= {(entry.topic, entry.partition) for entry in partitions}
@@ -189,6 +198,24 @@ def test_too_many_records_in_flight_pause_the_partitions_until_there_is_room(scr
     assert script.was_paused
     assert script.paused == set()
     assert worker.counts.taken == 2
+
+
+def test_a_partition_that_has_returned_no_record_is_not_paused(script: Script) -> None:
+    import threading
+
+    hold = threading.Event()
+    paused: list[set[PartitionId]] = []
+
+    def look() -> None:
+        paused.append(set(script.paused))
+
+    script.steps = [
+        script.event("on_assign", ZERO, ONE), Message(ZERO, 0), Message(ZERO, 1), None, look, Message(ONE, 0), None,
+        look, hold.set, None,
+    ]  # fmt: skip
+    worker = run(script, lambda record: cast(None, hold.wait(WAIT_S)), in_flight_max=2)
+    assert paused == [{ZERO}, {ZERO, ONE}]
+    assert worker.counts.taken == 3
 
 
 def test_at_most_once_commits_first(script: Script) -> None:

@@ -30,3 +30,10 @@ def cached_cluster(key: Hashable, make: Callable[[], Cluster]) -> Iterator[Clust
     if surplus is not None:
         surplus.close()
     _idle[key] = cluster
+
+
+def close_idle_cluster(key: Hashable) -> None:
+    """Close the idle cluster of this key, for example because its user has logged out."""
+    cluster = _idle.pop(key, None)
+    if cluster is not None:
+        cluster.close()

@@ -152,7 +152,7 @@ class Connection:
         if code:
             offered = ", ".join(reply.array(reply.string))
             raise BrokerError(code, f"SASL mechanism {mechanism}", f"{self.address} offers {offered}")
-        exchange = sasl.exchange(mechanism, user, password)
+        exchange = sasl.exchange(mechanism, user, password, token=sasl.is_token(settings))
         message = next(exchange)
         while True:
             reply = self.call(SASL_AUTHENTICATE, 0, Writer().bytes_(message))

@@ -1,7 +1,8 @@
 """The client side of SASL PLAIN and SCRAM (RFC 5802).
 
 `exchange` is a generator: it yields each message to send and is sent the server's response. Credentials come from
-`sasl.username` and `sasl.password`, or from `sasl.jaas.config` as in Kafka's documentation.
+`sasl.username` and `sasl.password`, or from `sasl.jaas.config` as in Kafka's documentation. There, `tokenauth="true"`
+says that they are the id and the HMAC of a delegation token.
 """
 
 from __future__ import annotations
@@ -27,11 +28,21 @@ def credentials(settings: Mapping[str, str]) -> tuple[str, str]:
     return user, password
 
 
-def exchange(mechanism: str, user: str, password: str) -> Generator[bytes, bytes, None]:
+def is_token(settings: Mapping[str, str]) -> bool:
+    """Return whether the credentials are those of a delegation token."""
+    found = re.search(r'\btokenauth\s*=\s*"?(\w+)"?', settings.get("sasl.jaas.config", ""))
+    return found is not None and found[1].lower() == "true"
+
+
+def exchange(mechanism: str, user: str, password: str, *, token: bool = False) -> Generator[bytes, bytes, None]:
+    if mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+        return _scram("sha" + mechanism[-3:], user, password, extensions=",tokenauth=true" if token else "")
+    if token:
+        raise PenstockClientError(
+            f"a delegation token cannot log in with SASL mechanism {mechanism!r}: use SCRAM-SHA-256 or SCRAM-SHA-512"
+        )
     if mechanism == "PLAIN":
         return _plain(user, password)
-    if mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
-        return _scram("sha" + mechanism[-3:], user, password)
     raise PenstockClientError(
         f"SASL mechanism {mechanism!r} is not supported: use PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"
     )
@@ -41,10 +52,10 @@ def _plain(user: str, password: str) -> Generator[bytes, bytes, None]:
     yield b"\0".join((b"", user.encode(), password.encode()))
 
 
-def _scram(hash_name: str, user: str, password: str) -> Generator[bytes, bytes, None]:
+def _scram(hash_name: str, user: str, password: str, *, extensions: str) -> Generator[bytes, bytes, None]:
     name = user.replace("=", "=3D").replace(",", "=2C")
     nonce = secrets.token_urlsafe(24)
-    first = f"n={name},r={nonce}"
+    first = f"n={name},r={nonce}{extensions}"
     server_first = (yield f"n,,{first}".encode()).decode()
     fields = dict(part.split("=", 1) for part in server_first.split(","))
     if not fields.get("r", "").startswith(nonce):

@@ -100,7 +100,7 @@ def write(
     nodes: Sequence[NodePlan], settings: dict[str, str], secured: Sequence[dict[str, str]] | None = None
 ) -> list[Path]:
     """Write the files that do not exist yet, with one cluster id; return their paths."""
-    cluster_id = next(filter(None, (_cluster_id(node.config) for node in nodes)), None) or _new_cluster_id()
+    cluster_id = next(filter(None, (_cluster_id(node.config) for node in nodes)), None) or new_cluster_id()
     voters = ",".join(f"{node.node_id}@{node.address}" for node in nodes[:VOTERS_MAX])
     written = []
     for position, node in enumerate(nodes):
@@ -132,7 +132,7 @@ def _cluster_id(config: Path) -> str | None:
     return parse_properties(config.read_text(encoding="utf-8")).get("cluster.id") if config.exists() else None
 
 
-def _new_cluster_id() -> str:
+def new_cluster_id() -> str:
     """Return a random id as Kafka encodes it. A leading dash would be parsed as an option."""
     while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()).startswith("-"):
         pass

@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
-from kio.schema.describe_log_dirs.v5.request import DescribeLogDirsRequest
+from kio.schema.describe_log_dirs.v5.request import DescribableLogDirTopic, DescribeLogDirsRequest
 from kio.static.primitive import i8
 
 from penstock.actions.cluster_client import ClusterClient, open_cluster
@@ -81,12 +81,16 @@ def _needed(cluster: ClusterClient, node: int) -> int | None:
 
 
 def describe_log_dirs(
-    cluster: ClusterClient, nodes: Iterable[int]
+    cluster: ClusterClient, nodes: Iterable[int], topics: Iterable[Any] | None = None
 ) -> Iterator[tuple[int, str, TopicPartition, int, int]]:
-    """Yield node, directory, partition, size and offset lag of every replica. Skips nodes that do not answer."""
+    """Yield node, directory, partition, size and offset lag of every replica, or of those of some topics.
+
+    Skips nodes that do not answer.
+    """
+    wanted = None if topics is None else tuple(map(_all_partitions, topics))
     for node in nodes:
         try:
-            answer = cluster.send(node, ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=None))
+            answer = cluster.send(node, ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=wanted))
         except ActionError:
             continue
         for folder in answer.results:
@@ -94,6 +98,11 @@ def describe_log_dirs(
                 for each in topic.partitions:
                     partition = (str(topic.name), int(each.partition_index))
                     yield node, folder.log_dir, partition, int(each.partition_size), int(each.offset_lag)
+
+
+def _all_partitions(topic: Any) -> DescribableLogDirTopic:
+    indexes = tuple(each.partition_index for each in topic.partitions)
+    return DescribableLogDirTopic(topic=topic.name, partitions=indexes)
 
 
 def topic_sizes(connection: Connection) -> dict[str, TopicSize]:

@@ -9,6 +9,7 @@ from kio.static.primitive import i8, i32, i64
 from penstock.actions.cluster.log_dirs import TopicPartition, describe_log_dirs
 from penstock.actions.cluster_client import ClusterClient
 from penstock.actions.connection import REQUEST_TIMEOUT_S
+from penstock.actions.errors import ActionError
 from penstock.wire.api import ApiKey
 
 EARLIEST: Final = -2
@@ -19,7 +20,7 @@ NO_BROKER: Final = -1
 def list_offsets(cluster: ClusterClient, timestamp: int, topics: list[Any] | None = None) -> dict[TopicPartition, int]:
     """Return the first offset at or after a timestamp, or -1; EARLIEST and LATEST return the ends of the log.
 
-    Partitions without a leader, or whose leader returns an error, are left out.
+    Partitions without a leader, or whose leader does not answer or returns an error, are left out.
     """
     found: dict[TopicPartition, int] = {}
     for leader, indexes_by_topic in cluster.by_leader(cluster.topics if topics is None else topics).items():
@@ -37,7 +38,11 @@ def list_offsets(cluster: ClusterClient, timestamp: int, topics: list[Any] | Non
             ),
             timeout=cast(Any, timedelta(seconds=REQUEST_TIMEOUT_S)),
         )
-        for topic in cluster.send(leader, ApiKey.LIST_OFFSETS, request).topics:
+        try:
+            answer = cluster.send(leader, ApiKey.LIST_OFFSETS, request)
+        except ActionError:
+            continue
+        for topic in answer.topics:
             for each in topic.partitions:
                 if not each.error_code.value:
                     found[str(topic.name), int(each.partition_index)] = int(each.offset)

@@ -1,13 +1,13 @@
 """Moving replicas and leaders: plans, their execution and their progress."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from penstock.actions.cluster import requests
-from penstock.actions.cluster.replica_plan import ReplicaMove, drain, rotated, spread
 from penstock.actions.cluster_client import ClusterClient, open_cluster
 from penstock.actions.connection import Connection
 from penstock.actions.errors import ActionError, unknown_node, unknown_partition, unknown_topic
+from penstock.controller.replica_plan import Location, ReplicaMove, TooFewNodes, drain, rotated, shared_hosts, spread
 
 
 class Progress(NamedTuple):
@@ -43,21 +43,48 @@ def plan_topic(connection: Connection, topic: str, index: int | None, targets: t
     return [move for move in moves if move.before != move.after]
 
 
-def plan_drain(connection: Connection, node: int) -> list[ReplicaMove]:
-    """Plan the move of every replica off a node."""
+def find_shared_hosts(connection: Connection, nodes: Sequence[int]) -> list[str]:
+    """Return the hosts that several of the nodes are on, although there are hosts with none of them."""
     with open_cluster(connection) as cluster:
-        brokers = {each.node_id: each for each in requests.describe_brokers(cluster)}
+        return shared_hosts(nodes, _locations(requests.describe_brokers(cluster)))
+
+
+def plan_drain(connection: Connection, nodes: Collection[int]) -> list[ReplicaMove]:
+    """Plan the move of every replica off the nodes."""
+    with open_cluster(connection) as cluster:
+        _check_settled(cluster)
+        locations = _locations(requests.describe_brokers(cluster))
         partitions = requests.list_partitions(cluster)
-    if node not in brokers:
-        raise unknown_node(node)
-    return drain(partitions, node, {each.node_id: each.rack for each in brokers.values() if not each.is_fenced})
+    for node in nodes:
+        if node not in locations:
+            raise unknown_node(node)
+    try:
+        return drain(partitions, nodes, locations)
+    except TooFewNodes as problem:
+        raise ActionError(str(problem)) from None
 
 
 def plan_even_spread(connection: Connection) -> list[ReplicaMove]:
     """Plan moves after which every node holds about the same number of replicas."""
     with open_cluster(connection) as cluster:
-        racks = {each.node_id: each.rack for each in requests.describe_brokers(cluster) if not each.is_fenced}
-        return spread(requests.list_partitions(cluster), racks)
+        _check_settled(cluster)
+        locations = _locations(requests.describe_brokers(cluster))
+        return spread(requests.list_partitions(cluster), locations)
+
+
+def _check_settled(cluster: ClusterClient) -> None:
+    """Raise ActionError during a reassignment: until it ends, removed replicas count as replicas, and would be kept."""
+    moving = len(requests.list_reassignments(cluster))
+    if moving:
+        raise ActionError(
+            f"Cannot plan moves: {moving} partitions are being reassigned. Wait until the reassignment is complete."
+        )
+
+
+def _locations(brokers: Iterable[requests.BrokerState]) -> dict[int, Location]:
+    return {
+        each.node_id: Location(each.rack, each.host.lower() or None, may_receive=not each.is_fenced) for each in brokers
+    }
 
 
 def start_reassignment(connection: Connection, moves: Sequence[ReplicaMove]) -> None:

@@ -17,10 +17,10 @@ from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 from kio.static.primitive import i8, i32
 
 from penstock.actions.cluster.log_dirs import TopicPartition, describe_log_dirs
-from penstock.actions.cluster.replica_plan import Partition, ReplicaMove
 from penstock.actions.cluster_client import ClusterClient, raise_for_error
 from penstock.actions.connection import REQUEST_TIMEOUT_S
 from penstock.actions.errors import ActionError
+from penstock.controller.replica_plan import Partition, ReplicaMove
 from penstock.model.topic import CLUSTER_METADATA
 from penstock.wire.api import ApiKey
 

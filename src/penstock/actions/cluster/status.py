@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from penstock.actions.cluster.log_dirs import ReadOnlyLogDir, read_only_log_dirs
@@ -23,16 +24,20 @@ Row = dict[str, Any]
 
 def broker_rows(connection: Connection) -> list[Row]:
     with open_cluster(connection) as cluster:
-        known = describe_brokers(cluster)
-        leads: Counter[int] = Counter()
-        holds: Counter[int] = Counter()
-        behind: Counter[int] = Counter()
-        for partition in (each for topic in cluster.topics for each in topic.partitions):
-            leads[int(partition.leader_id)] += 1
-            holds.update(int(node) for node in partition.replica_nodes)
-            behind.update(int(node) for node in partition.replica_nodes if node not in partition.isr_nodes)
-        controller = _active_controller(cluster)
-        unwritable = {each.node: each for each in read_only_log_dirs(cluster, cluster.brokers)}
+        return read_broker_rows(cluster)
+
+
+def read_broker_rows(cluster: ClusterClient) -> list[Row]:
+    known = describe_brokers(cluster)
+    leads: Counter[int] = Counter()
+    holds: Counter[int] = Counter()
+    behind: Counter[int] = Counter()
+    for partition in (each for topic in cluster.topics for each in topic.partitions):
+        leads[int(partition.leader_id)] += 1
+        holds.update(int(node) for node in partition.replica_nodes)
+        behind.update(int(node) for node in partition.replica_nodes if node not in partition.isr_nodes)
+    controller = _active_controller(cluster)
+    unwritable = {each.node: each for each in read_only_log_dirs(cluster, cluster.brokers)}
     return [
         {
             "node": each.node_id,
@@ -43,17 +48,31 @@ def broker_rows(connection: Connection) -> list[Row]:
             "replicas": holds[each.node_id],
             "behind": behind[each.node_id],
         }
-        for each in known
+        for each in by_host(known)
     ]
+
+
+def by_host(brokers: Iterable[BrokerState]) -> list[BrokerState]:
+    """Return brokers by id, but those of one host together, at the place of the first of them."""
+    ordered = sorted(brokers)
+    first: dict[str, int] = {}
+    for each in ordered:
+        first.setdefault(each.host, each.node_id)
+    return sorted(ordered, key=lambda each: (first[each.host], each.node_id))
 
 
 def find_problems(connection: Connection) -> list[str]:
     """Return a sentence per problem of the cluster; nothing if it is healthy."""
     with open_cluster(connection) as cluster:
-        partitions = [each for topic in cluster.topics for each in topic.partitions]
-        moving = len(list_reassignments(cluster))
-        fenced = [each.node_id for each in describe_brokers(cluster) if each.is_fenced]
-        read_only = read_only_log_dirs(cluster, cluster.brokers)
+        return read_problems(cluster)
+
+
+def read_problems(cluster: ClusterClient) -> list[str]:
+    """Return a sentence per problem of the cluster; nothing if it is healthy."""
+    partitions = [each for topic in cluster.topics for each in topic.partitions]
+    moving = len(list_reassignments(cluster))
+    fenced = [each.node_id for each in describe_brokers(cluster) if each.is_fenced]
+    read_only = read_only_log_dirs(cluster, cluster.brokers)
     offline = sum(each.leader_id < 0 for each in partitions)
     under = sum(len(each.isr_nodes) < len(each.replica_nodes) for each in partitions)
     found = []
@@ -82,7 +101,9 @@ def node_rows(connection: Connection) -> list[Row]:
             controller, voters = state.leader, {each.node_id: each for each in state.replicas if each.is_voter}
     now_ms = time.time() * 1000
     rows = []
-    for node in sorted({*known, *voters}):
+    # Controllers that are not brokers have no known address.
+    order = [*(each.node_id for each in by_host(known.values())), *sorted({*voters} - {*known})]
+    for node in order:
         broker = known.get(node)
         roles = [name for name, has in (("broker", broker is not None), ("controller", node in voters)) if has]
         rows.append(

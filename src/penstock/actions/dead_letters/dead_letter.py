@@ -1,9 +1,10 @@
-"""A dead letter: a record with the reason why a worker gave it up. Filters and rendering. No I/O."""
+"""A dead letter: a record with the reason why a worker or a share group gave it up. Filters and rendering. No I/O."""
 
 import json
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
+from penstock.actions.dead_letters.share_letter import read_share_letter
 from penstock.actions.record_format import LineRecord, render_json_line, render_timestamp
 from penstock.worker.dead_letter import Death, read
 
@@ -11,7 +12,7 @@ COLUMNS = ["partition", "offset", "source", "failed", "attempts", "error", "mess
 
 
 class DeadLetter(NamedTuple):
-    """A record of a dead-letter topic. `death` is None if penstock.worker did not write it.
+    """A record of a dead-letter topic. `death` is None if neither penstock.worker nor a share group wrote it.
 
     `record.headers` are the headers of the original record.
     """
@@ -27,6 +28,7 @@ class Filter(NamedTuple):
     contains: str | None = None
     key: str | None = None
     offsets: Collection[int] = ()
+    group: str | None = None
 
     @property
     def matches_all(self) -> bool:
@@ -36,6 +38,8 @@ class Filter(NamedTuple):
     def matches(self, letter: DeadLetter) -> bool:
         record, death = letter
         if self.offsets and record.offset not in self.offsets:
+            return False
+        if self.group is not None and (death is None or death.group != self.group):
             return False
         if self.key is not None and record.key != self.key.encode():
             return False
@@ -50,7 +54,7 @@ class Filter(NamedTuple):
 
 def parse_dead_letter(record: LineRecord) -> DeadLetter:
     """Split the headers of a record into the original ones and the reason of its death."""
-    found = read(record.headers)
+    found = read(record.headers) or read_share_letter(record)
     if found is None:
         return DeadLetter(record, None)
     own, death = found

@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.actions.connection import REQUEST_TIMEOUT_S, Connection
 from penstock.actions.dead_letters.dead_letter import DeadLetter
+from penstock.actions.dead_letters.share_letter import is_pointer
+from penstock.actions.dead_letters.source_reader import SourceReader
 from penstock.actions.errors import TIMED_OUT, ActionError
 from penstock.actions.groups import committed_offsets
 from penstock.actions.librdkafka import action_error, client_config, open_admin
+from penstock.actions.record_format import LineRecord
+from penstock.worker.dead_letter import Death
 from penstock.worker.progress import OffsetTracker
 
 if TYPE_CHECKING:
@@ -24,7 +28,9 @@ GROUP = "penstock-dlq-replay"
 class ReplaySender:
     """Produces dead letters as their original records and counts acknowledgements."""
 
-    def __init__(self, connection: Connection, *, to: str | None, keep_timestamps: bool, rate: float | None) -> None:
+    def __init__(
+        self, connection: Connection, *, to: str | None = None, keep_timestamps: bool = False, rate: float | None = None
+    ) -> None:
         from confluent_kafka import Producer
 
         self._producer = Producer(
@@ -48,11 +54,20 @@ class ReplaySender:
         self._error: ActionError | None = None
         self.sent = 0
         self.acknowledged = 0
+        self.missing = 0
+        """Letters that point to a record that no longer exists."""
+        self._connection = connection
+        self._sources: SourceReader | None = None
 
     def send(self, letter: DeadLetter) -> None:
-        """Queue a letter; `finish` waits for its acknowledgement."""
+        """Queue a letter; `finish` waits for its acknowledgement. A letter that points to its source sends that."""
         record, death = letter
         assert death is not None and record.partition is not None and record.offset is not None
+        content = self._source(death) if is_pointer(record, death) else record
+        if content is None:
+            self.missing += 1
+            self.skip(letter)
+            return
         topic = self._to or death.topic
         optional: dict[str, Any] = {}
         partition_count = self._partition_count(topic)
@@ -60,8 +75,9 @@ class ReplaySender:
         if self._to is None and death.partition < partition_count:
             optional["partition"] = death.partition
         done = self._track(record.partition, record.offset)
-        if self._keep_timestamps and death.timestamp_ms is not None:
-            optional["timestamp"] = death.timestamp_ms
+        timestamp_ms = content.timestamp_ms if content is not record else death.timestamp_ms
+        if self._keep_timestamps and timestamp_ms is not None:
+            optional["timestamp"] = timestamp_ms
 
         def delivered(error: "KafkaError | None", message: object) -> None:
             if error is None:
@@ -73,7 +89,7 @@ class ReplaySender:
         while True:
             try:
                 self._producer.produce(
-                    topic, record.value, record.key, headers=list(record.headers), on_delivery=delivered, **optional
+                    topic, content.value, content.key, headers=list(content.headers), on_delivery=delivered, **optional
                 )
                 break
             except BufferError:
@@ -94,6 +110,9 @@ class ReplaySender:
         deadline = time.monotonic() + REQUEST_TIMEOUT_S * 4
         while self._producer.flush(0.5) and time.monotonic() < deadline:
             pass
+        if self._sources is not None:
+            self._sources.close()
+            self._sources = None
 
     def raise_if_failed(self) -> None:
         """Raise if a letter was not acknowledged."""
@@ -105,6 +124,11 @@ class ReplaySender:
     def positions(self) -> dict[int, int]:
         """Return for each partition the first offset that is neither acknowledged nor skipped."""
         return {index: progress.position for index, progress in self._progress.items() if progress.position is not None}
+
+    def _source(self, death: Death) -> LineRecord | None:
+        if self._sources is None:
+            self._sources = SourceReader(self._connection)
+        return self._sources.read(death.topic, death.partition, death.offset)
 
     def _track(self, partition: int, offset: int) -> Callable[[], None]:
         progress = self._progress.setdefault(partition, OffsetTracker())
@@ -121,19 +145,23 @@ class ReplaySender:
         return self._partitions[topic]
 
 
-def replay_position(connection: Connection, topic: str, partitions: Collection[int]) -> dict[int, int]:
+def replay_position(
+    connection: Connection, topic: str, partitions: Collection[int], *, group: str = GROUP
+) -> dict[int, int]:
     """Return the offsets at which earlier replays ended."""
-    found = committed_offsets(open_admin(connection), GROUP)
+    found = committed_offsets(open_admin(connection), group)
     return {index: found[topic, index] for index in partitions if (topic, index) in found}
 
 
-def commit_replay_position(connection: Connection, topic: str, positions: dict[int, int]) -> None:
+def commit_replay_position(
+    connection: Connection, topic: str, positions: dict[int, int], *, group: str = GROUP
+) -> None:
     """Commit the offsets at which this replay ended."""
     from confluent_kafka import Consumer, TopicPartition
 
     if not positions:
         return
-    consumer = Consumer(client_config(connection, **{"group.id": GROUP, "enable.auto.commit": False}))
+    consumer = Consumer(client_config(connection, **{"group.id": group, "enable.auto.commit": False}))
     try:
         consumer.commit(
             offsets=[TopicPartition(topic, index, offset) for index, offset in positions.items()], asynchronous=False

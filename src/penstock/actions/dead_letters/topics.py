@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.actions.connection import REQUEST_TIMEOUT_S, Connection
 from penstock.actions.dead_letters.dead_letter import DeadLetter, Filter, parse_dead_letter
 from penstock.actions.dead_letters.replay import GROUP
+from penstock.actions.dead_letters.share_letter import TOPIC_PREFIX
 from penstock.actions.errors import ActionError
 from penstock.actions.groups import committed_offsets
 from penstock.actions.librdkafka import open_admin
@@ -26,7 +27,11 @@ def list_dead_letter_topics(connection: Connection, suffix: str = SUFFIX) -> lis
     The letters are read to be counted: offsets also count transaction markers and aborted records.
     """
     admin = open_admin(connection)
-    names = sorted(name for name in admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics if name.endswith(suffix))
+    names = sorted(
+        name
+        for name in admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics
+        if name.endswith(suffix) or name.startswith(TOPIC_PREFIX)
+    )
     replayed = committed_offsets(admin, GROUP) if names else {}
     rows = []
     consumer = open_consumer(connection, Isolation.COMMITTED)
@@ -36,7 +41,8 @@ def list_dead_letter_topics(connection: Connection, suffix: str = SUFFIX) -> lis
             for records in TopicReader(consumer, name, None, Earliest(), follow=False).batches(None):
                 letters += len(records)
                 waiting += sum(_is_waiting(record, replayed) for record in records)
-            source = name.removesuffix(suffix)
+            # A share group's dead-letter topic may have letters of several topics.
+            source = name.removesuffix(suffix) if name.endswith(suffix) else None
             rows.append({"topic": name, "source": source, "letters": letters, "not_replayed": waiting})
     finally:
         consumer.close()
@@ -53,13 +59,15 @@ def resolve_dead_letter_topic(consumer: "Consumer", name: str) -> str:
     topics = consumer.list_topics(timeout=REQUEST_TIMEOUT_S).topics
     if not name.endswith(SUFFIX) and name + SUFFIX in topics:
         return name + SUFFIX
-    if name in topics and (name.endswith(SUFFIX) or _begins_with_dead_letters(consumer, name)):
+    if name in topics and (
+        name.endswith(SUFFIX) or name.startswith(TOPIC_PREFIX) or _begins_with_dead_letters(consumer, name)
+    ):
         return name
     raise ActionError(f"Topic '{name}' has no dead-letter topic '{name}{SUFFIX}'.", code="NO_DEAD_LETTER_TOPIC")
 
 
 def _begins_with_dead_letters(consumer: "Consumer", name: str) -> bool:
-    """Whether a topic with another suffix is a dead-letter topic, from its first records."""
+    """Whether a topic with another name is a dead-letter topic, from its first records."""
     batches = TopicReader(consumer, name, None, Earliest(), follow=False).batches(PEEKED)
     return any(parse_dead_letter(record).death is not None for records in batches for record in records)
 

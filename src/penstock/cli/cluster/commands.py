@@ -1,5 +1,6 @@
 """The commands of penstock cluster. supervisor.py runs a local cluster, reassignment.py shows progress."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +13,7 @@ from penstock.actions.connection import Connection
 from penstock.cli.arguments import SecureOption, parse_list, parse_pairs
 from penstock.cli.completion import complete_topic
 from penstock.cli.confirm import YesOption, confirm
+from penstock.cli.connection_options import CommandConfigOption, PropertyOption, read_properties
 from penstock.cli.errors import CommandError
 from penstock.cli.output import Format, FormatOption, show
 
@@ -99,7 +101,7 @@ def _check_secured(data: Path) -> None:
 
 @app.command("stop", epilog="Example: penstock cluster stop --data ./cluster")
 def stop(data: DataOption = Path("./cluster")) -> None:
-    """Stop the cluster that 'penstock cluster start' runs on this machine."""
+    """Stop the cluster that 'penstock cluster start' or 'penstock start --cores' runs on this machine."""
     from penstock.cli.cluster.local import stop_cluster
 
     pid = stop_cluster(data)
@@ -107,15 +109,29 @@ def stop(data: DataOption = Path("./cluster")) -> None:
 
 
 @app.command("restart", epilog="Example: penstock cluster restart --data ./cluster")
-def restart(data: DataOption = Path("./cluster")) -> None:
-    """Restart the nodes of a local cluster one by one, each after the previous one is in sync."""
+def restart(
+    data: DataOption = Path("./cluster"),
+    command_config: CommandConfigOption = None,
+    client_property: PropertyOption = None,
+) -> None:
+    """Restart the nodes of a local cluster, or the cores of this machine, one by one.
+
+    Each restarts after the previous one is in sync.
+    For a cluster that was started with --secure, the default of --command-config is its own file.
+    """
+    from penstock.actions.secure_folder import SecureFolder
+    from penstock.cli.cluster.cores import read_nodes
+    from penstock.cli.cluster.local import supervised_folder
     from penstock.cli.cluster.restart import restart_cluster
 
-    nodes = config_files.read(data)
+    nodes = config_files.read(data) or read_nodes(data)
     if not nodes:
         raise CommandError(f"{data} contains no cluster. Pass the folder of a running one with --data.")
-    connection = Connection(",".join(node.address for node in nodes))
-    restart_cluster(data, nodes, connection, report=lambda line: print(line, flush=True))
+    secured = SecureFolder(data)
+    file = secured.client_file if command_config is None and secured.exists else command_config
+    properties = read_properties(file, client_property or [])
+    connection = Connection(",".join(node.address for node in nodes), properties)
+    restart_cluster(supervised_folder(data), nodes, connection, report=lambda line: print(line, flush=True))
 
 
 @app.command("init", epilog="Example: penstock cluster init --hosts alpha,beta,gamma --data ./configuration")
@@ -195,27 +211,36 @@ def move(
 
     For a whole topic, the order of the nodes is rotated from partition to partition, so that each leads some.
     """
-    from penstock.actions.cluster.reassignment import plan_topic
+    from penstock.actions.cluster.reassignment import find_shared_hosts, plan_topic
     from penstock.cli.cluster.reassignment import reassign
 
     if not all(word.isdigit() for word in parse_list(to)):
         raise CommandError(f"Invalid node ids '{to}': expected numbers separated by commas, for example --to 1,2,3.")
     targets = tuple(int(word) for word in parse_list(to))
     moves = plan_topic(connection, topic, None if partition < 0 else partition, targets)
+    for host in find_shared_hosts(connection, targets):
+        print(f"warning: several of these nodes are on the host {host}, and fail with it", file=sys.stderr)
     reassign(connection, moves, wait=wait)
 
 
 @app.command("drain", epilog="Example: penstock cluster drain 3")
-def drain(connection: Connection, node: NodeArgument, wait: WaitOption = True, yes: YesOption = False) -> None:
-    """Move all replicas off a node, so that it can be removed."""
+def drain(
+    connection: Connection,
+    nodes: Annotated[list[int], typer.Argument(metavar="NODE", help="Node ids.", show_default=False)],
+    wait: WaitOption = True,
+    yes: YesOption = False,
+) -> None:
+    """Move all replicas off one or several nodes, so that they can be removed."""
     from penstock.actions.cluster.reassignment import plan_drain
     from penstock.cli.cluster.reassignment import reassign
 
-    moves = plan_drain(connection, node)
-    confirm(f"Move {len(moves)} replicas off node {node}?", yes=yes or not moves)
+    named = ", ".join(map(str, nodes))
+    moves = plan_drain(connection, nodes)
+    confirm(f"Move {len(moves)} replicas off node {named}?", yes=yes or not moves)
     reassign(connection, moves, wait=wait)
     if wait:
-        print(f"Node {node} holds no replicas. Stop it, then run 'penstock cluster remove {node}'.")
+        commands = " and ".join(f"'penstock cluster remove {node}'" for node in nodes)
+        print(f"Node {named} holds no replicas. Stop it, then run {commands}.")
 
 
 @app.command("remove", epilog="Example: penstock cluster remove 3")

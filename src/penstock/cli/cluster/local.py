@@ -39,8 +39,16 @@ def running_cluster(folder: Path) -> Iterator[None]:
         lock.release()
 
 
+def supervised_folder(data: Path) -> Path:
+    """Return the folder of the supervisor: the data folder of a cluster, or a folder in that of a machine."""
+    from penstock.cli.cluster.core_options import FOLDER
+
+    return data / FOLDER if (data / FOLDER / PID_FILE).exists() else data
+
+
 def stop_cluster(folder: Path) -> int:
     """Stop the cluster of a folder and wait until all its nodes have stopped; return the process id it had."""
+    folder = supervised_folder(folder)
     pid = running_pid(folder)
     if pid is None:
         raise CommandError(f"No cluster is running in {folder}. Pass the folder of a running one with --data.")

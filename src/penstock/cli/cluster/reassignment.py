@@ -5,9 +5,9 @@ import time
 from collections.abc import Sequence
 
 from penstock.actions.cluster.reassignment import reassignment_progress, start_reassignment
-from penstock.actions.cluster.replica_plan import ReplicaMove
 from penstock.actions.connection import Connection
 from penstock.actions.errors import ActionError
+from penstock.controller.replica_plan import ReplicaMove
 
 POLL_S = 0.5
 

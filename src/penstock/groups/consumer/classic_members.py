@@ -59,7 +59,7 @@ def join(update: Update, command: JoinGroup) -> JoinReply:
     new = _changed(old, command, subscription)
     has_new_names = update.write_subscription(old, new)
     # A static member that switches from the consumer protocol may have subscribed with a regular expression.
-    regex = update.update_regex(old, new, None)
+    regex = update.update_regex(old, new, command.describable)
     must_bump = has_new_names or regex is not RegexChange.NONE
     epoch = group.epoch
     if must_bump or update.topics_changed:
@@ -107,7 +107,7 @@ def _changed(member: ConsumerMember, command: JoinGroup, subscription: Subscript
         instance_id=command.instance_id or member.instance_id,
         rack_id=subscription.rack_id or member.rack_id,
         rebalance_timeout_ms=_rebalance_timeout(command),
-        topic_names=frozenset(subscription.topics),
+        topic_names=subscription.names(command.describable),
         topic_regex="",
         client_id=command.client_id,
         client_host=command.client_host,

@@ -1,11 +1,11 @@
 """Commands to consumer groups, their replies and the groups' settings, as plain values."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 from uuid import UUID
 
+from penstock.groups.commands import Describable
 from penstock.groups.consumer.assignors import Assignment
 from penstock.groups.turn import TimerKey
 from penstock.model.errors import NO_ERROR
@@ -28,9 +28,6 @@ CONSUMER_SYNC: Final = "consumer-sync"
 CONSUMER_REGEX: Final = "consumer-regex"
 """Match the group's regular expressions against the topics; set without delay, outside the heartbeat's path."""
 CONSUMER_TIMERS: Final = frozenset({CONSUMER_SESSION, CONSUMER_REVOKE, CONSUMER_JOIN, CONSUMER_SYNC, CONSUMER_REGEX})
-
-Describable = Callable[[frozenset[str]], frozenset[str]]
-"""Returns those of the given topics that the member's principal may describe."""
 
 
 def session_timer(group_id: str, member_id: str) -> TimerKey:

@@ -11,6 +11,8 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final, TypeVar
 
+from penstock.groups.commands import Describable
+
 VERSION_MAX: Final = 3
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
@@ -26,6 +28,11 @@ class Subscription:
     topics: tuple[str, ...]
     owned: dict[str, frozenset[int]] = field(default_factory=dict)
     rack_id: str | None = None
+
+    def names(self, describable: Describable | None) -> frozenset[str]:
+        """Return the topics, without those that the member may not describe: an assignment would reveal them."""
+        names = frozenset(self.topics)
+        return names if describable is None else describable(names)
 
 
 class _Cursor:

@@ -95,7 +95,7 @@ class ConsumerGroups:
         if command.member_epoch == JOIN_EPOCH and group is None:
             return Update(ConsumerGroup(command.group_id), turn, settings, self.topics, is_new=True)
         if command.member_epoch == JOIN_EPOCH and isinstance(group, ClassicGroup):
-            upgraded = upgrade(group, turn, settings, self.topics)
+            upgraded = upgrade(group, turn, settings, self.topics, command.describable)
             return Update(upgraded, turn, settings, self.topics, is_new=True, was_rebalancing=group.is_rebalancing)
         if group is None:
             what = "Group" if command.member_epoch < JOIN_EPOCH else "Consumer group"

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from penstock.groups.classic import rebalance
 from penstock.groups.classic.group import ClassicGroup, ClassicMember, State
-from penstock.groups.commands import JoinReply, SyncReply
+from penstock.groups.commands import Describable, JoinReply, SyncReply
 from penstock.groups.consumer.assignors import Assignment
 from penstock.groups.consumer.commands import (
     ConsumerSettings,
@@ -42,14 +42,24 @@ from penstock.groups.turn import JOIN, SESSION, SYNC, TimerKey, Turn
 # -- classic to consumer ---------------------------------------------------------------------
 
 
-def upgrade(classic: ClassicGroup, turn: Turn, settings: ConsumerSettings, topics: Topics) -> ConsumerGroup:
-    """Write the records of the upgrade, and return the consumer group for the join that causes it."""
+def upgrade(
+    classic: ClassicGroup,
+    turn: Turn,
+    settings: ConsumerSettings,
+    topics: Topics,
+    describable: Describable | None = None,
+) -> ConsumerGroup:
+    """Write the records of the upgrade, and return the consumer group for the join that causes it.
+
+    The rights of the classic members are not known. Until they rejoin, they subscribe only to topics that the joining
+    member may describe.
+    """
     if classic.is_empty:
         turn.decision.records += classic.tombstones()
         return ConsumerGroup(classic.id)
     _check_upgrade(classic, settings)
     try:
-        members = _to_members(classic, topics)
+        members = _to_members(classic, topics, describable)
     except Malformed as error:
         raise GroupIdNotFound(f"Cannot upgrade classic group {classic.id} to consumer group because {error}.") from None
     _answer_waiting(classic, turn)
@@ -76,7 +86,7 @@ def _check_upgrade(classic: ClassicGroup, settings: ConsumerSettings) -> None:
         raise GroupIdNotFound(f"Cannot upgrade classic group {classic.id} to consumer group because {reason}.")
 
 
-def _to_members(classic: ClassicGroup, topics: Topics) -> list[ConsumerMember]:
+def _to_members(classic: ClassicGroup, topics: Topics, describable: Describable | None) -> list[ConsumerMember]:
     """Return all members with their owned partitions. The coming join restarts a rebalance in progress."""
     taken: set[tuple[UUID, int]] = set()
     members = []
@@ -97,7 +107,7 @@ def _to_members(classic: ClassicGroup, topics: Topics) -> list[ConsumerMember]:
                 rebalance_timeout_ms=member.rebalance_timeout_ms,
                 client_id=member.client_id,
                 client_host=member.client_host,
-                topic_names=frozenset(subscription.topics),
+                topic_names=subscription.names(describable),
                 assigned=with_epochs(assigned, classic.generation),
                 classic=ClassicMemberMetadata(
                     session_timeout_ms=member.session_timeout_ms,

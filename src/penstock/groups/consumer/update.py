@@ -10,10 +10,10 @@ from enum import Enum, auto
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from penstock.groups.commands import Describable
 from penstock.groups.consumer.assignors import ASSIGNORS, Assignment, MemberSubscription
 from penstock.groups.consumer.commands import (
     ConsumerSettings,
-    Describable,
     regex_timer,
     revoke_timer,
 )

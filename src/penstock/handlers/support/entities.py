@@ -20,7 +20,8 @@ from penstock.model.ids import NodeId
 NO_THROTTLE: Final = i32Timedelta.parse(timedelta(0))
 NO_ERROR: Final = ErrorCode.none
 MILLISECOND: Final = timedelta(milliseconds=1)
-NO_TIME: Final = cast(TZAware, datetime.fromtimestamp(0, UTC) - MILLISECOND)
+EPOCH: Final = cast(TZAware, datetime.fromtimestamp(0, UTC))
+NO_TIME: Final = EPOCH - MILLISECOND
 """The value of a missing time: -1 on the wire."""
 
 # Without an authorizer every client may perform every operation of a resource. The bits are the
@@ -31,6 +32,7 @@ OPERATIONS_UNKNOWN: Final = i32(-(2**31))
 CLUSTER_OPERATIONS: Final = i32(sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12)))
 
 
+HIDDEN_TOPICS: Final = "The group has described topic(s) that the client is not authorized to describe."
 ZERO_UUID: Final = UUID(int=0)
 
 
@@ -65,6 +67,10 @@ def milliseconds(value: int) -> i32Timedelta:
 
 def in_milliseconds(value: timedelta) -> int:
     return value // MILLISECOND
+
+
+def time(milliseconds_since_1970: int) -> TZAware:
+    return EPOCH + timedelta(milliseconds=milliseconds_since_1970)
 
 
 def int8(value: int) -> i8:

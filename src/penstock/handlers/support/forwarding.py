@@ -152,5 +152,13 @@ def address_bytes(host: str) -> bytes:
         return b""
 
 
+def address_text(address: bytes) -> str:
+    """Return the text of an address; an empty one, which no ACL names, for invalid bytes."""
+    try:
+        return str(ip_address(address))
+    except ValueError:
+        return ""
+
+
 async def _no_local_handler(api_key: int, request: Any) -> Any:
     raise AssertionError("a request that this node can answer is not forwarded")

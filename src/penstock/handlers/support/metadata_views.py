@@ -242,6 +242,12 @@ class MetadataViews:
             view.forget_deleted(image)
         return view
 
+    @staticmethod
+    def uncached(reach: Reach, version: int, *, operations: int) -> View:
+        """Return a view for one client, with operations that few others have."""
+        operations = wire.OPERATIONS_UNKNOWN if version < wire.OPERATIONS_FROM else operations
+        return View(wire.TOPICS_AS_IN[version], operations, reach)
+
     def _make_room(self) -> None:
         views = self._views
         while views and (len(views) >= VIEWS_MAX or sum(view.size for view in views.values()) > VIEWS_SIZE_MAX):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from penstock.handlers.support.context import Context
     from penstock.metadata.image import PartitionImage, TopicImage
+    from penstock.replication.replicas import HostedTopic
 
 HINTED = frozenset({NotLeaderOrFollower.code, FencedLeaderEpoch.code})
 
@@ -28,6 +29,16 @@ def _topic(context: "Context", key: bytes, *, by_id: bool) -> "TopicImage | None
     if by_id:
         return image.topics_by_id.get(UUID(bytes=key))
     return image.topics.get(TopicName(str(key, "utf-8", "replace")))
+
+
+def topic_name_of(context: "Context", key: bytes, hosted: "HostedTopic | None", *, by_id: bool) -> str | None:
+    """Return the name of a topic by its name or id in a request; None for an id that no topic has."""
+    if not by_id:
+        return str(key, "utf-8", "replace")
+    if hosted is not None:
+        return hosted.name
+    topic = _topic(context, key, by_id=True)
+    return None if topic is None else topic.name
 
 
 def _partition(context: "Context", key: bytes, index: int, *, by_id: bool) -> "PartitionImage | None":

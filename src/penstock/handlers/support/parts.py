@@ -6,7 +6,7 @@ request of several parts is not one atomic change, which Kafka does not promise 
 no real client makes long are refused. Goes to the handlers of registry.py. Refuses: MalformedRequest.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +17,7 @@ from penstock.wire.frame import MalformedRequest
 
 PART_SIZE: Final = SLICE_COST
 FEW_MAX: Final = 1_000
+CHECKED_PER_SLICE: Final = 5_000
 
 
 class Split(NamedTuple):
@@ -65,7 +66,7 @@ SPLITS: Final[Mapping[int, Split]] = {
 }
 
 
-def is_long(request: Request) -> bool:
+async def is_long(request: Request) -> bool:
     """Return whether to answer a request in parts; raise MalformedRequest for lists that no real client sends."""
     split = SPLITS.get(request.header.api_key)
     if split is None:
@@ -73,12 +74,21 @@ def is_long(request: Request) -> bool:
     entries = getattr(request.body, split.entries)
     if entries is None:
         return False
-    for name in split.few:
-        if any(len(getattr(entry, name) or ()) > FEW_MAX for entry in entries):
-            raise MalformedRequest(f"{name} has more than {FEW_MAX} elements")
+    if split.few:
+        # A check costs little, but there may be a hundred thousand entries.
+        for start in range(0, len(entries), CHECKED_PER_SLICE):
+            if start:
+                await request.pace.rest()
+            _check_few(split, entries[start : start + CHECKED_PER_SLICE])
     if len(entries) > PART_SIZE:
         return True
     return bool(split.inner) and sum(len(getattr(entry, split.inner) or ()) for entry in entries) > PART_SIZE
+
+
+def _check_few(split: Split, entries: Sequence[Any]) -> None:
+    for name in split.few:
+        if any(len(getattr(entry, name) or ()) > FEW_MAX for entry in entries):
+            raise MalformedRequest(f"{name} has more than {FEW_MAX} elements")
 
 
 async def answer_in_parts(handler: ColdHandler, context: Context, request: Request) -> Any:

@@ -7,12 +7,13 @@ APIs together take longer to import than everything else that a node needs to st
 from collections.abc import Mapping
 from functools import partial
 from importlib import import_module
-from typing import Final, cast
+from typing import Any, Final, cast
 
-from penstock.handlers.support.context import ColdHandler
+from penstock.handlers.support.context import ColdHandler, Context, Request
+from penstock.handlers.support.denials import denied
 from penstock.model.job import Job
 from penstock.wire import codec
-from penstock.wire.api import APIS
+from penstock.wire.api import APIS, Api
 
 
 class _ColdHandlers(dict[int, ColdHandler]):
@@ -20,8 +21,32 @@ class _ColdHandlers(dict[int, ColdHandler]):
 
     def __missing__(self, api_key: int) -> ColdHandler:
         module = import_module(f"penstock.handlers.{APIS[api_key].module}")
-        handler = self[api_key] = cast(ColdHandler, module.handle)
+        handler = self[api_key] = _guarded(APIS[api_key], cast(ColdHandler, module.handle))
         return handler
+
+
+def _guarded(api: Api, handler: ColdHandler) -> ColdHandler:
+    """Return a handler that answers only clients with a right on the cluster, if the API requires one.
+
+    Every request passes here, whether a client or an envelope brings it. Other handlers check the names in requests.
+    """
+    if not api.requires.is_whole:
+        return handler
+
+    async def guarded(context: Context, request: Request) -> Any:
+        if request.rights is not None and not _is_allowed(api, request):
+            return denied(request)
+        return await handler(context, request)
+
+    return guarded
+
+
+def _is_allowed(api: Api, request: Request) -> bool:
+    *others, last = api.requires.rights
+    # Only the last of several rights that each suffice is reported.
+    return any(request.may_on_cluster(each.operation, is_asked=False) for each in others) or request.may_on_cluster(
+        last.operation
+    )
 
 
 COLD: Final[Mapping[int, ColdHandler]] = _ColdHandlers()

@@ -14,7 +14,7 @@ from penstock.controller.topics import CreationRules, NewTopic, decide_create
 from penstock.handlers.support.entities import int16, int32, topic_name
 from penstock.model.errors import Refusal
 from penstock.model.ids import TopicName
-from penstock.model.topic import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
+from penstock.model.topic import AUDIT, CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from penstock.wire.api import ApiKey
 
 if TYPE_CHECKING:
@@ -112,5 +112,12 @@ def _as_configured(settings: "BrokerSettings", name: TopicName) -> NewTopic:
                 ("min.insync.replicas", str(settings.integer("share.coordinator.state.topic.min.isr"))),
                 ("compression.type", "producer"),
             ),
+        )
+    if name == AUDIT:
+        return NewTopic(
+            name=name,
+            partition_count=1,
+            replication_factor=settings.integer("offsets.topic.replication.factor"),
+            configs=(("cleanup.policy", "delete"), ("message.timestamp.type", "CreateTime")),
         )
     return NewTopic(name=name)

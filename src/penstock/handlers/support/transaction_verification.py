@@ -28,6 +28,7 @@ from penstock.model.errors import (
 from penstock.model.ids import PartitionIndex, TopicPartition
 from penstock.ports.network import Connection, KeptFrame, copied
 from penstock.replication.partition import Partition
+from penstock.replication.replicas import HostedTopic
 from penstock.storage.verification_guard import VerificationGuard
 from penstock.transactions.client_codes import Write, for_produce, of_produce
 from penstock.transactions.commands import AddPartitions, VerifyPartitions
@@ -59,6 +60,7 @@ Verdicts = Mapping[Partition, VerificationGuard | RefusedWrite | bool]
 Apply = Callable[[ProduceRequest, Header, Verdicts, str], Parts | Parked]
 """Appends the batches of a client on the named listener."""
 ApplyKept = Callable[[ProduceRequest, Header, Verdicts, str, KeptFrame], Parts | Parked]
+MayWrite = Callable[[bytes, HostedTopic | None, Header], bool]
 
 
 class _Unverified(NamedTuple):
@@ -71,9 +73,12 @@ class _Unverified(NamedTuple):
 
 
 class Verifier:
-    def __init__(self, context: Context, apply: Apply, apply_kept: ApplyKept) -> None:
+    def __init__(
+        self, context: Context, apply: Apply, apply_kept: ApplyKept, may_write: MayWrite | None = None
+    ) -> None:
         """Create a verifier; `apply` appends a request during the call, `apply_kept` one whose frame it releases."""
         self._context = context
+        self._may_write = may_write
         self._apply = apply
         self._apply_kept = apply_kept
         self._tasks: set[asyncio.Task[None]] = set()
@@ -123,7 +128,7 @@ class Verifier:
         topic_partitions: list[TopicPartition] = []
         for key, batches in request.topics:
             topic = hosted.get(key)
-            if topic is None or topic.internal:
+            if topic is None or topic.internal or not self._is_allowed(key, topic, header):
                 continue
             for index, records in batches:
                 partition = topic.partitions.get(index)
@@ -141,6 +146,10 @@ class Verifier:
         if len(producers) > 1:
             return None
         return _Unverified(*next(iter(producers), (-1, -1)), partitions, tuple(topic_partitions))
+
+    def _is_allowed(self, key: bytes, topic: HostedTopic, header: Header) -> bool:
+        """Return whether the client may write to the topic; otherwise nothing is added to its transaction."""
+        return self._may_write is None or self._may_write(key, topic, header)
 
     async def _finish(
         self,

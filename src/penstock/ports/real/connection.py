@@ -19,6 +19,7 @@ from penstock.ports.network import FileSlice, KeptFrame, Part, Session, copied
 from penstock.ports.real.close_reasons import REASONS
 from penstock.ports.real.frame_memory import FrameBuffer
 from penstock.ports.real.slices import ReadFailed, drop_sent, read_slice, send_slice, size_in_memory
+from penstock.ports.real.thread_time import MARK_NS
 
 if TYPE_CHECKING:
     from penstock.ports.real.network import RealNetwork
@@ -183,6 +184,7 @@ class SocketConnection:
         self._frame = None
         self._partial_since = 0.0
         self._last_received = self._network.turn_began = now_ns()
+        self._network.thread_time.mark(self._last_received)
         session, frame = cast(Session, self._session), memoryview(buffer.data)[: buffer.size]
         self._handed_over = buffer
         session.frame(frame)
@@ -212,6 +214,8 @@ class SocketConnection:
         position = 0
         frames_left = FRAMES_PER_TURN_MAX
         began = now_ns()
+        thread_time = self._network.thread_time
+        thread_time.mark(began)
         turn_ends = began + TURN_NS_MAX
         while end - position >= 4 and not (self._paused or self._closed or self._writing):
             if not frames_left:
@@ -233,6 +237,8 @@ class SocketConnection:
             ended = now_ns()
             if ended - began > HELD_NS_MIN:
                 self._network.held(session, view[position + 4 : after], ended - began)
+            if ended - thread_time.marked_at > MARK_NS:
+                thread_time.mark(ended)
             if ended > turn_ends:
                 frames_left = 0
             began = ended

@@ -8,7 +8,9 @@ one replaces the oldest: slow readers, however many, do not keep a health check 
 import asyncio
 import contextlib
 import logging
+import os
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from penstock.ports.instruments import Answerer, HttpAnswer
@@ -26,6 +28,7 @@ UNSENT_SIZE_MAX: Final = 64 * 1024
 REASONS: Final = {
     200: "OK",
     400: "Bad Request",
+    403: "Forbidden",
     404: "Not Found",
     405: "Method Not Allowed",
     503: "Service Unavailable",
@@ -72,7 +75,8 @@ class RealHttpListener:
     def __init__(self, server: asyncio.Server, slots: ConnectionSlots) -> None:
         self._server = server
         self._slots = slots
-        self.port: int = server.sockets[0].getsockname()[1]
+        name = server.sockets[0].getsockname()
+        self.port: int = 0 if isinstance(name, str) else name[1]
 
     async def close(self) -> None:
         self._server.close()
@@ -106,8 +110,20 @@ class RealHttp:
                 with contextlib.suppress(OSError, asyncio.CancelledError):
                     await writer.wait_closed()
 
-        server = await asyncio.start_server(serve, host or None, port, limit=HEAD_SIZE_MAX, backlog=BACKLOG)
+        if host.startswith("/"):
+            server = await _listen_unix(serve, host)
+        else:
+            server = await asyncio.start_server(serve, host or None, port, limit=HEAD_SIZE_MAX, backlog=BACKLOG)
         return RealHttpListener(server, slots)
+
+
+async def _listen_unix(
+    serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]], path: str
+) -> asyncio.Server:
+    """Listen on a Unix socket; one that a killed process has left is replaced."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    return await asyncio.start_unix_server(serve, path, limit=HEAD_SIZE_MAX, backlog=BACKLOG)
 
 
 async def _head_of(reader: asyncio.StreamReader) -> bytes:
@@ -124,7 +140,8 @@ async def _serve(head: bytes, writer: asyncio.StreamWriter, answer: Answerer) ->
     if method not in (b"GET", b"HEAD"):
         await _send(writer, _head(405, "text/plain", "Allow: GET, HEAD\r\n"))
         return
-    found: HttpAnswer = answer(target)
+    given = answer(target)
+    found = given if isinstance(given, HttpAnswer) else await given
     writer.transport.set_write_buffer_limits(UNSENT_SIZE_MAX)
     await _send(writer, _head(found.status, found.content_type))
     if method == b"GET":

@@ -7,7 +7,7 @@ import logging
 import socket
 from typing import TYPE_CHECKING
 
-from penstock.ports.network import Accept, Limits, TlsSettings
+from penstock.ports.network import Accept, Limits, Renewed, TlsSettings
 
 if TYPE_CHECKING:
     from penstock.ports.real.network import RealNetwork
@@ -28,9 +28,9 @@ class ServerSocket:
         self._tls = tls
         self.port: int = sockets[0].getsockname()[1]
 
-    def renew(self, tls: TlsSettings) -> None:
+    def renew(self, tls: TlsSettings, done: Renewed) -> None:
         assert self._tls is not None, "the listener does not use TLS"
-        self._tls.renew(tls)
+        self._tls.renew(tls, done)
 
     def serve(self, accept: Accept) -> None:
         for sock in self._sockets:

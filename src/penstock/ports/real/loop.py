@@ -15,6 +15,8 @@ from selectors import BaseSelector, EpollSelector, SelectorKey
 from time import monotonic, monotonic_ns
 from typing import Any
 
+from penstock.ports.real.thread_time import MARK_NS, ThreadTime
+
 LONG_TURN_NS = 1_000_000
 """A turn that takes longer, from one poll to the next, is reported to `watch_turns`."""
 
@@ -50,6 +52,7 @@ class _NodeSelector(BaseSelector):
         self._epoll.register(self._asyncio_fd, EPOLLIN)
         self.loop_is_needed = False
         """Whether asyncio was used since it last ran."""
+        self.thread_time = ThreadTime()
         self._turn_began = 0
         self.on_long_turn: Callable[[int], None] | None = None
 
@@ -73,7 +76,9 @@ class _NodeSelector(BaseSelector):
         if held > LONG_TURN_NS and self._turn_began and self.on_long_turn is not None:
             self.on_long_turn(held)
         ready = self._epoll.poll(timeout)
-        self._turn_began = monotonic_ns()
+        self._turn_began = now = monotonic_ns()
+        if now - self.thread_time.marked_at > MARK_NS:
+            self.thread_time.mark(now)
         for fd, events in ready:
             watched = self._watched.get(fd)
             if watched is None:
@@ -134,6 +139,11 @@ class NodeLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._direct = _NodeSelector(self._failed)
         super().__init__(self._direct)
+
+    @property
+    def thread_time(self) -> ThreadTime:
+        """Return the CPU time of this loop's thread."""
+        return self._direct.thread_time
 
     def watch_turns(self, on_long_turn: Callable[[int], None]) -> None:
         """Call a function with the nanoseconds of each turn that is longer than `LONG_TURN_NS`."""

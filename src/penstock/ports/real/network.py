@@ -20,8 +20,10 @@ from penstock.ports.real.dialing import dial
 from penstock.ports.real.frame_memory import PATIENCE_S, FrameBuffer, FrameMemory
 from penstock.ports.real.listener import ServerSocket, bound_sockets
 from penstock.ports.real.loop import NodeLoop
+from penstock.ports.real.offload import ThreadOffload
 from penstock.ports.real.stores import first_certificate, load_key
-from penstock.ports.real.tls import TLS_FIRST_BYTE, ClientTls, ServerTls, TlsState
+from penstock.ports.real.thread_time import ThreadTime
+from penstock.ports.real.tls import TLS_FIRST_BYTE, ClientTls, Reloads, ServerTls, TlsState
 from penstock.ports.real.tls_connection import TlsConnection
 from penstock.ports.real.unsent import UnsentBudget
 
@@ -48,12 +50,15 @@ class RealNetwork:
         """How many connections this node has closed, by reason."""
         self.unflushed: list[SocketConnection] = []
         self.is_reading = False
+        self.thread_time = self.loop.thread_time if isinstance(self.loop, NodeLoop) else ThreadTime()
         self._watchdog: Watchdog | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._feed_timer: asyncio.TimerHandle | None = None
         self._eviction_timer: asyncio.TimerHandle | None = None
         self._dialing: set[asyncio.Task[None]] = set()
         self._logged_hosts: dict[str, float] = {}
+        self._offload = ThreadOffload()
+        self._reloads = Reloads(self._offload)
         self._client_contexts: dict[TlsSettings, ClientTls] = {}
         self.turn_began = 0
         """When the frames of the present turn became available, by `now_ns`."""
@@ -76,17 +81,24 @@ class RealNetwork:
     now = staticmethod(time.monotonic)
     now_ns = staticmethod(time.monotonic_ns)
 
+    def mark_cpu(self, now_ns: int) -> None:
+        self.thread_time.mark(now_ns)
+
+    def cpu_ns(self, held_ns: int) -> int:
+        return self.thread_time.used(held_ns)
+
     def usage(self) -> NetworkUsage:
         return NetworkUsage(
             buffered=self.memory.held,
             budget=self.limits.memory_budget,
             unsent=sum(connection.unsent_in_memory() for connection in self.connections),
             closed=self.closed,
+            failed_certificate_loads=self._reloads.failure_count,
         )
 
     def listen(self, host: str, port: int, tls: TlsSettings | None = None) -> ServerSocket:
         self._watch_time()
-        server_tls = None if tls is None else ServerTls(tls)
+        server_tls = None if tls is None else ServerTls(tls, self._reloads)
         return ServerSocket(self, bound_sockets(host, port, self.limits), server_tls)
 
     def own_certificate(self, tls: TlsSettings) -> bytes | None:
@@ -99,7 +111,7 @@ class RealNetwork:
 
     async def _connect(self, host: str, port: int, opened: Opened, tls: TlsSettings | None) -> None:
         try:
-            socket_tls = None if tls is None else self._client_tls(tls).wrap(host)
+            socket_tls = None if tls is None else await self._client_tls(tls).wrap(host)
             sock = await dial(host, port)
         except OSError as error:
             opened(error)
@@ -144,7 +156,7 @@ class RealNetwork:
         """Return the context for connections with these settings; they are shared by many connections."""
         known = self._client_contexts.get(tls)
         if known is None:
-            known = self._client_contexts[tls] = ClientTls(tls)
+            known = self._client_contexts[tls] = ClientTls(tls, self._reloads)
         return known
 
     def schedule_flush(self, connection: SocketConnection) -> None:
@@ -225,6 +237,7 @@ class RealNetwork:
 
     def stop(self) -> None:
         """Close every connection."""
+        self._offload.stop()
         for task in self._dialing:
             task.cancel()
         self.flush()

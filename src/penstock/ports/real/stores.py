@@ -7,7 +7,7 @@ format is rejected with the command that converts it. `cryptography` is imported
 import ssl
 from typing import Final, NamedTuple
 
-from penstock.ports.network import TlsError, TlsStore
+from penstock.ports.network import TlsError, TlsSettings, TlsStore
 
 _JKS: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 _PEM: Final = b"-----BEGIN "
@@ -22,6 +22,27 @@ class KeyPair(NamedTuple):
 
     def __repr__(self) -> str:
         return "KeyPair([hidden])"
+
+
+class Stores(NamedTuple):
+    """The content of a key store and of a trust store."""
+
+    key: KeyPair | None
+    authorities: str | None
+
+
+def load_stores(settings: TlsSettings) -> Stores:
+    """Load both stores, if the settings have them. A PKCS#12 store blocks the interpreter for 10 ms or longer."""
+    return Stores(
+        None if settings.key_store is None else load_key(settings.key_store),
+        None if settings.trust_store is None else load_authorities(settings.trust_store),
+    )
+
+
+def is_quick_to_load(settings: TlsSettings) -> bool:
+    """Return whether all stores are PEM, which OpenSSL loads without `cryptography`."""
+    locations = [store.location for store in (settings.key_store, settings.trust_store) if store is not None]
+    return all(_is_pem(_read(path), path) for path in locations if path is not None)
 
 
 def load_key(store: TlsStore) -> KeyPair:

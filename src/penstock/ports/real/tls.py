@@ -5,16 +5,20 @@ system call, and no call blocks. Contexts issue no session tickets: a ticket wou
 certificate has expired. Raises TlsError.
 """
 
+import asyncio
 import contextlib
 import logging
 import os
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Final, NamedTuple, cast
+from functools import partial
+from typing import Any, Final, NamedTuple, cast
 
-from penstock.ports.network import TlsError, TlsSettings, TlsStore
-from penstock.ports.real.stores import KeyPair, load_authorities, load_key
+from penstock.ports.network import Renewed, TlsError, TlsSettings, TlsStore
+from penstock.ports.offload import Offload
+from penstock.ports.real.store_process import Identity, load_in_child
+from penstock.ports.real.stores import KeyPair, Stores, is_quick_to_load, load_stores
 
 log = logging.getLogger(__name__)
 
@@ -42,20 +46,32 @@ class TlsState(NamedTuple):
     is_server: bool
 
 
-class Identity(NamedTuple):
-    """The names in a certificate."""
+class Reloads:
+    """The work of loading certificates again, off the event loop, and the count of its failures."""
 
-    subject: str
-    hosts: frozenset[str]
+    def __init__(self, offload: Offload) -> None:
+        self._offload = offload
+        self.failure_count = 0
+
+    def run(self, load: Callable[[], Any], done: Callable[[Any], None], failed: Callable[[TlsError], None]) -> None:
+        def ended(loaded: Any, problem: BaseException | None) -> None:
+            if problem is None:
+                done(loaded)
+                return
+            self.failure_count += 1
+            failed(problem if isinstance(problem, TlsError) else TlsError(_explain(problem)))
+
+        self._offload.run(load, ended)
 
 
 class ServerTls:
     """The context of a listener. Its files are loaded again when they change."""
 
-    def __init__(self, settings: TlsSettings) -> None:
+    def __init__(self, settings: TlsSettings, reloads: Reloads) -> None:
         self._settings = settings
+        self._reloads = reloads
         self._stamp = _stamp(settings)
-        self._context, self._key = _server_context(settings)
+        self._context, self._key = _server_context(settings, load_stores(settings))
         self._checked_at = 0.0
 
     def wrap(self, now: float) -> TlsState:
@@ -66,40 +82,73 @@ class ServerTls:
             if stamp != self._stamp:
                 # Noted first: a file that cannot be loaded is tried again only when it has changed again.
                 self._stamp = stamp
-                try:
-                    self.renew(self._settings)
-                except TlsError as problem:
-                    log.error("cannot load the changed certificate, the present one stays in use: %s", problem)
+                self.renew(self._settings, _log_failure)
         return _state(self._context, None)
 
-    def renew(self, settings: TlsSettings) -> None:
-        context, key = _server_context(settings)
-        if key.pem != self._key.pem:
-            _check_names(settings, _identity(self._key), _identity(key))
-        if (settings.trust_store is None) != (self._settings.trust_store is None):
-            raise TlsError("a trust store cannot be added or removed while the node runs")
-        self._settings, self._stamp = settings, _stamp(settings)
-        self._context, self._key = context, key
-        log.info("loaded the certificate of a listener again")
+    def renew(self, settings: TlsSettings, done: Renewed) -> None:
+        """Use other settings, or changed files, for new connections; `done` gets the error, later."""
+        stamp = _stamp(settings)
+
+        def load() -> tuple[ssl.SSLContext, KeyPair]:
+            if (settings.trust_store is None) != (self._settings.trust_store is None):
+                raise TlsError("a trust store cannot be added or removed while the node runs")
+            loaded = load_in_child(settings, self._key)
+            if loaded.before is not None and loaded.after is not None:
+                _check_names(settings, loaded.before, loaded.after)
+            return _server_context(settings, loaded.stores)
+
+        def use(loaded: tuple[ssl.SSLContext, KeyPair]) -> None:
+            self._settings, self._stamp = settings, stamp
+            self._context, self._key = loaded
+            log.info("loaded the certificate of a listener again")
+            done(None)
+
+        self._reloads.run(load, use, done)
 
 
 class ClientTls:
     """The context of connections to other nodes. Its files are loaded again when they change."""
 
-    def __init__(self, settings: TlsSettings) -> None:
+    def __init__(self, settings: TlsSettings, reloads: Reloads) -> None:
         self._settings = settings
-        self._stamp = _stamp(settings)
-        self._context = _client_context(settings)
+        self._reloads = reloads
+        self._stamp: Stamp | None = None
+        self._context: ssl.SSLContext | None = None
+        self._waiting: list[asyncio.Future[None]] = []
 
-    def wrap(self, host: str) -> TlsState:
+    async def wrap(self, host: str) -> TlsState:
+        """Return the state of a new connection. Only the first waits until the files are loaded. Raises TlsError."""
         stamp = _stamp(self._settings)
         if stamp != self._stamp:
             self._stamp = stamp
-            try:
-                self._context = _client_context(self._settings)
-            except TlsError as problem:
-                log.error("cannot load the changed certificate, the present one stays in use: %s", problem)
+            self._reloads.run(partial(_load_client_context, self._settings), self._use, self._failed)
+        if self._context is None:
+            loaded = asyncio.get_running_loop().create_future()
+            self._waiting.append(loaded)
+            await loaded
+        assert self._context is not None, "it is loaded"
         return _state(self._context, host)
+
+    def _use(self, context: ssl.SSLContext) -> None:
+        self._context = context
+        self._release(None)
+
+    def _failed(self, problem: TlsError) -> None:
+        if self._context is None:
+            self._stamp = None  # try again for the next connection
+        else:
+            _log_failure(problem)
+        self._release(problem)
+
+    def _release(self, problem: TlsError | None) -> None:
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            if each.done():
+                continue  # its connection is no longer wanted
+            if problem is None:
+                each.set_result(None)
+            else:
+                each.set_exception(problem)
 
 
 class TlsSocket:
@@ -169,29 +218,39 @@ class TlsSocket:
             raise TlsError("the peer does not read the TLS handshake")
 
     def recv_into(self, view: memoryview) -> int:
-        """Read what has arrived, as a socket does; 0 is the end of the connection."""
+        """Read what has arrived, as a socket does; 0 is the end of the connection.
+
+        OpenSSL is called only when it has something to decrypt: an error that says it has nothing costs as much as
+        decrypting a few kilobytes, and most peers send one record per system call.
+        """
         got, size = 0, len(view)
+        tls, incoming = self._tls.ssl, self._tls.incoming
         # With a buffer it returns a count.
-        read = cast(Callable[[int, memoryview], int], self._tls.ssl.read)
-        while got < size:
-            try:
-                count = read(size - got, view[got:] if got else view)
-            except ssl.SSLWantReadError:
-                self.has_pending = False
-                if got:
+        read = cast(Callable[[int, memoryview], int], tls.read)
+        while True:
+            if self.has_pending or incoming.pending:
+                try:
+                    count = read(size - got, view[got:] if got else view)
+                except ssl.SSLWantReadError:
+                    self.has_pending = False
+                except ssl.SSLZeroReturnError:
                     return got
-                arrived = self._raw.recv_into(_cipher)
-                if arrived == 0:
-                    return 0
-                self._tls.incoming.write(_cipher_view[:arrived])
-                continue
-            except ssl.SSLZeroReturnError:
+                else:
+                    if not count:
+                        return got
+                    got += count
+                    if got == size:
+                        self.has_pending = incoming.pending > 0 or tls.pending() > 0
+                        return got
+                    # Less than there was room for: the record has been read to its end.
+                    self.has_pending = False
+                    continue
+            if got:
                 return got
-            if not count:
-                return got
-            got += count
-        self.has_pending = True
-        return got
+            arrived = self._raw.recv_into(_cipher)
+            if arrived == 0:
+                return 0
+            incoming.write(_cipher_view[:arrived])
 
     def recv(self, size: int) -> bytes:
         data = bytearray(size)
@@ -249,31 +308,29 @@ def _state(context: ssl.SSLContext, server_name: str | None) -> TlsState:
     return TlsState(incoming, outgoing, wrapped, is_server)
 
 
-def _server_context(settings: TlsSettings) -> tuple[ssl.SSLContext, KeyPair]:
+def _server_context(settings: TlsSettings, stores: Stores) -> tuple[ssl.SSLContext, KeyPair]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    assert settings.key_store is not None, "a listener needs a certificate"
-    key = load_key(settings.key_store)
+    assert settings.key_store is not None and stores.key is not None, "a listener needs a certificate"
     _restrict(context, settings)
-    _load_pair(context, key, settings.key_store)
+    _load_pair(context, stores.key, settings.key_store)
     context.num_tickets = 0
     if settings.client_auth != "none":
         assert settings.trust_store is not None, "certificates are verified against a trust store"
         context.verify_mode = ssl.CERT_REQUIRED if settings.client_auth == "required" else ssl.CERT_OPTIONAL
-    if settings.trust_store is not None:
-        _load_trust(context, settings.trust_store)
-    return context, key
+    _load_trust(context, settings, stores)
+    return context, stores.key
 
 
-def _client_context(settings: TlsSettings) -> ssl.SSLContext:
+def _load_client_context(settings: TlsSettings) -> ssl.SSLContext:
+    stores = load_stores(settings) if is_quick_to_load(settings) else load_in_child(settings).stores
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = settings.checks_host_name
     _restrict(context, settings)
     if settings.trust_store is None:
         context.load_default_certs()
-    else:
-        _load_trust(context, settings.trust_store)
-    if settings.key_store is not None:
-        _load_pair(context, load_key(settings.key_store), settings.key_store)
+    _load_trust(context, settings, stores)
+    if settings.key_store is not None and stores.key is not None:
+        _load_pair(context, stores.key, settings.key_store)
     return context
 
 
@@ -300,13 +357,13 @@ def _load_pair(context: ssl.SSLContext, pair: KeyPair, store: TlsStore) -> None:
         os.close(fd)
 
 
-def _load_trust(context: ssl.SSLContext, store: TlsStore) -> None:
+def _load_trust(context: ssl.SSLContext, settings: TlsSettings, stores: Stores) -> None:
+    if settings.trust_store is None or stores.authorities is None:
+        return
     try:
-        context.load_verify_locations(cadata=load_authorities(store))
-    except TlsError:
-        raise
+        context.load_verify_locations(cadata=stores.authorities)
     except (ssl.SSLError, ValueError) as error:
-        where = store.location or "ssl.truststore.certificates"
+        where = settings.trust_store.location or "ssl.truststore.certificates"
         raise TlsError(f"Cannot use the certificates in {where}: {_explain(error)}") from None
 
 
@@ -334,19 +391,12 @@ def _check_names(settings: TlsSettings, before: Identity, after: Identity) -> No
         raise TlsError(f"the new certificate is not for {', '.join(sorted(missing))}: set ssl.allow.san.changes=true")
 
 
-def _identity(pair: KeyPair) -> Identity:
-    from cryptography import x509
-
-    certificate = x509.load_pem_x509_certificates(pair.pem)[0]
-    try:
-        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        hosts = frozenset(str(name.value) for name in names)
-    except x509.ExtensionNotFound:
-        hosts = frozenset()
-    return Identity(certificate.subject.rfc4514_string(), hosts)
+def _log_failure(problem: TlsError | None) -> None:
+    if problem is not None:
+        log.error("cannot load the changed certificate, the present one stays in use: %s", problem)
 
 
-def _explain(error: Exception) -> str:
+def _explain(error: BaseException) -> str:
     """Return OpenSSL's reason in words."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the certificate is not accepted: {error.verify_message}"

@@ -120,13 +120,13 @@ def write_response(
     correlation_id: int,
     cluster: bytes,
     topic_count: int,
-    topics: bytes,
+    topics: Sequence[bytes],
     *,
     throttle_ms: int = 0,
     cluster_operations: int = OPERATIONS_UNKNOWN,
     error_code: int = 0,
 ) -> list[bytes]:
-    """Return the whole response frame as parts; `topics`, the encoded topics, is one of them and not copied."""
+    """Return the whole response frame as parts; the encoded topics are among them and not copied."""
     flexible = version >= FLEXIBLE_FROM
     head = pack_i32(correlation_id)
     if flexible:
@@ -141,7 +141,8 @@ def write_response(
         tail += pack_i16(error_code)
     if flexible:
         tail += NO_TAGS
-    return [pack_i32(len(head) + len(topics) + len(tail)) + head, topics, tail]
+    size = len(head) + sum(map(len, topics)) + len(tail)
+    return [pack_i32(size) + head, *topics, tail]
 
 
 def _pack_count(count: int, flexible: bool) -> bytes:

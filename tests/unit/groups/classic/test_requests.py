@@ -553,8 +553,8 @@ def test_an_unknown_group_is_described_as_dead(host: Harness) -> None:
     [
         ((), (), True),
         (("stable",), (), True),
-        ((" Stable ",), ("CLASSIC",), True),
-        (("Empty",), (), False),
+        (("stable", "dead"), ("classic",), True),
+        (("empty",), (), False),
         ((), ("consumer",), False),
     ],
 )

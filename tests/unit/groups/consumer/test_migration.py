@@ -127,6 +127,39 @@ def test_the_first_consumer_member_upgrades_the_group_and_keeps_its_classic_memb
     assert group.state_name == "Stable"
 
 
+def test_an_upgrade_subscribes_to_no_topics_that_the_joining_member_may_not_describe() -> None:
+    world = GroupsModel({"foo": 2, "bar": 2})
+    world.send(join(protocols=(("range", subscription("foo", "bar")),)))
+    world.settle()
+    assert world.join("n", "foo", describable=lambda names: names - {"bar"}).error == 0
+    assert all(member.topic_names == {"foo"} for member in world.group.members.values())
+    (old,) = world.group.members.keys() - {"n"}
+    # A classic member rejoins with its own rights.
+    world.ask(join(old, protocols=(("range", subscription("foo", "bar")),)))
+    assert world.group.members[old].topic_names == {"foo", "bar"}
+
+
+def test_a_classic_member_is_assigned_no_topics_that_it_may_not_describe() -> None:
+    world = GroupsModel({"foo": 2, "bar": 2})
+    world.join("n", "foo")
+    both = (("range", subscription("foo", "bar")),)
+    joined = world.ask(join(protocols=both, describable=lambda names: names - {"bar"}))
+    assert world.group.members[joined.member_id].topic_names == {"foo"}
+    assert topic_id("bar") not in world.group.targets[joined.member_id]
+
+
+def test_a_classic_member_matches_expressions_only_with_topics_that_it_may_describe() -> None:
+    world = GroupsModel({"foo": 2})
+    hidden = frozenset({"fox"})
+    world.join("n", subscribed_topic_regex="f.*", describable=lambda names: names - hidden)
+    world.settle()
+    world.set_topics(fox=1)
+    world.advance(10_001)
+    world.ask(join(describable=lambda names: names - hidden))
+    world.settle()
+    assert {name for resolved in world.group.resolved.values() for name in resolved.topics} == {"foo"}
+
+
 def test_a_consumer_group_replaces_an_empty_classic_group() -> None:
     world = GroupsModel({"foo": 2})
     old = classic_group(world)

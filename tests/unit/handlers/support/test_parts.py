@@ -1,5 +1,6 @@
 """Long requests get the same response in parts as in one."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ from kio.schema.offset_for_leader_epoch.v4 import response as epoch_response
 
 from penstock.handlers.support import parts
 from penstock.handlers.support.entities import NO_THROTTLE
-from penstock.handlers.support.parts import FEW_MAX, PART_SIZE, SPLITS, answer_in_parts, is_long
+from penstock.handlers.support.parts import CHECKED_PER_SLICE, FEW_MAX, PART_SIZE, SPLITS, answer_in_parts, is_long
+from penstock.scheduling.scheduler import Unpaced
 from penstock.wire import codec
 from penstock.wire.api import APIS, ApiKey
 from penstock.wire.frame import MalformedRequest
@@ -60,27 +62,47 @@ async def answer(context: Any, request: Any) -> Any:
 async def test_no_part_is_long_and_the_joined_response_has_all_entries_in_order(counts: list[int]) -> None:
     node = FakeNode()
     request = node.request(ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, epochs(*counts))
-    assert is_long(request)
+    assert await is_long(request)
     found = await answer_in_parts(answer, node.context, request)
     assert [(each.topic, [one.partition for one in each.partitions]) for each in found.topics] == [
         (f"t{number}", list(range(count))) for number, count in enumerate(counts)
     ]
 
 
-def test_a_short_request_is_not_split() -> None:
+async def test_a_short_request_is_not_split() -> None:
     node = FakeNode()
-    assert not is_long(node.request(ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, epochs(PART_SIZE)))
-    assert not is_long(node.request(ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, epochs()))
+    assert not await is_long(node.request(ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, epochs(PART_SIZE)))
+    assert not await is_long(node.request(ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, epochs()))
 
 
-def test_lists_that_no_client_sends_are_refused() -> None:
+async def test_lists_that_no_client_sends_are_refused() -> None:
     resource = DescribeConfigsResource(
         resource_type=2,  # type: ignore[arg-type]
         resource_name="t",
         configuration_keys=("x",) * (FEW_MAX + 1),
     )
     with pytest.raises(MalformedRequest):
-        is_long(FakeNode().request(ApiKey.DESCRIBE_CONFIGS, 4, DescribeConfigsRequest(resources=(resource,))))
+        await is_long(FakeNode().request(ApiKey.DESCRIBE_CONFIGS, 4, DescribeConfigsRequest(resources=(resource,))))
+
+
+class CountingPace(Unpaced):
+    def __init__(self) -> None:
+        self.rests = 0
+
+    async def rest(self) -> None:
+        self.rests += 1
+
+
+async def test_a_hundred_thousand_entries_are_checked_in_slices() -> None:
+    resource = DescribeConfigsResource(
+        resource_type=2,  # type: ignore[arg-type]
+        resource_name="t",
+        configuration_keys=None,
+    )
+    pace = CountingPace()
+    request = FakeNode().request(ApiKey.DESCRIBE_CONFIGS, 4, DescribeConfigsRequest(resources=(resource,) * 100_000))
+    assert await is_long(replace(request, pace=pace))
+    assert pace.rests >= 100_000 // CHECKED_PER_SLICE - 1
 
 
 @pytest.mark.parametrize("api_key", SPLITS)

@@ -8,8 +8,9 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import AsyncIterator
-from itertools import count
+import time
+from collections.abc import AsyncIterator, Callable
+from itertools import count, pairwise
 from pathlib import Path
 from struct import pack
 from typing import Any
@@ -21,7 +22,7 @@ from penstock.ports.real import tls_connection
 from penstock.ports.real.disk import RealDisk
 from penstock.ports.real.network import RealNetwork
 from penstock.ports.real.stores import load_authorities, load_key
-from penstock.ports.real.tls import CHECK_INTERVAL_S, ServerTls
+from penstock.ports.real.tls import CHECK_INTERVAL_S, Reloads, ServerTls
 from tests.support.eventually import eventually_here
 from tests.support.security import Certificates
 
@@ -255,12 +256,31 @@ async def test_a_handshake_that_does_not_end_is_closed(stage: Stage, monkeypatch
         assert connection.overdue(stage.network.now() + tls_connection.HANDSHAKE_S_MAX + 1) == "tls_timeout"
 
 
+class InThisThread:
+    """An offload port that runs each call before it returns."""
+
+    def run(self, call: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
+        try:
+            result = call()
+        except OSError as problem:
+            done(None, problem)
+        else:
+            done(result, None)
+
+    def stop(self) -> None:
+        pass
+
+
+RELOADS = Reloads(InThisThread())
+
+
 async def test_a_certificate_that_changes_is_loaded_again(
     certificates: Certificates, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "changing.pem"
     path.write_bytes(certificates.broker.read_bytes())
-    tls = ServerTls(TlsSettings(key_store=pem(path)))
+    reloads = Reloads(InThisThread())
+    tls = ServerTls(TlsSettings(key_store=pem(path)), reloads)
 
     seconds = count(1000)
 
@@ -272,13 +292,14 @@ async def test_a_certificate_that_changes_is_loaded_again(
     path.write_bytes(certificates.issue("broker", file="again.pem", hosts=[HOST, "localhost"]).read_bytes())
     second = used()
     assert second is not first
+    assert reloads.failure_count == 0
     with caplog.at_level(logging.ERROR):
         for content in (b"nothing", certificates.client.read_bytes(), b""):
             path.write_bytes(content)
             assert used() is used() is second, "the present one stays in use"
         path.unlink()
         assert used() is second
-    assert len(caplog.records) == 4
+    assert len(caplog.records) == reloads.failure_count == 4
     assert "not for CN=broker" in caplog.records[1].getMessage()
 
 
@@ -286,13 +307,56 @@ async def test_another_name_is_accepted_if_allowed(certificates: Certificates, t
     path = tmp_path / "changing.pem"
     path.write_bytes(certificates.broker.read_bytes())
     allowed = TlsSettings(key_store=pem(path), allows_other_name=True, allows_fewer_hosts=True)
-    tls = ServerTls(allowed)
+    tls = ServerTls(allowed, Reloads(InThisThread()))
     first = tls.wrap(1.0).ssl.context
     path.write_bytes(certificates.client.read_bytes())
     assert tls.wrap(3.0).ssl.context is not first
-    fewer = ServerTls(TlsSettings(key_store=pem(certificates.broker), allows_other_name=True))
-    with pytest.raises(TlsError, match=r"not for 127\.0\.0\.1, localhost: set ssl.allow.san.changes"):
-        fewer.renew(TlsSettings(key_store=pem(certificates.client), allows_other_name=True))
+    fewer = ServerTls(TlsSettings(key_store=pem(certificates.broker), allows_other_name=True), Reloads(InThisThread()))
+    problems: list[TlsError | None] = []
+    fewer.renew(TlsSettings(key_store=pem(certificates.client), allows_other_name=True), problems.append)
+    assert "not for 127.0.0.1, localhost: set ssl.allow.san.changes" in str(problems[0])
+
+
+async def test_a_large_pkcs12_store_is_loaded_without_blocking_the_loop(
+    stage: Stage, certificates: Certificates, tmp_path: Path
+) -> None:
+    """A thread would not do: `cryptography` keeps the interpreter lock while it derives the key of the store."""
+    path = tmp_path / "store.p12"
+    content = pkcs12_store(certificates, rounds=1_000_000)
+    path.write_bytes(content)
+    began = time.monotonic()
+    store = TlsStore(location=str(path), password="canary")
+    load_key(store)
+    load_s = time.monotonic() - began
+    turns: list[float] = []
+    problems: list[TlsError | None] = []
+    stage.listener.renew(TlsSettings(key_store=store, trust_store=stage.server_tls.trust_store), problems.append)
+    while not problems:
+        turns.append(time.monotonic())
+        await asyncio.sleep(0.001)
+    assert problems == [None]
+    held_s = max(after - before for before, after in pairwise(turns))
+    assert held_s < load_s / 2, f"the loop stood still for {held_s:.3f} s, loading takes {load_s:.3f} s"
+    connection, session = await stage.connect()
+    connection.send((pack(">i", 2), b"ok"))
+    await eventually_here(lambda: session.frames == [b"ok"])
+
+
+def pkcs12_store(certificates: Certificates, *, rounds: int) -> bytes:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.serialization import pkcs12
+
+    content = certificates.broker.read_bytes()
+    key: Any = serialization.load_pem_private_key(content, None)
+    encryption = (
+        serialization.PrivateFormat.PKCS12.encryption_builder()
+        .kdf_rounds(rounds)
+        .hmac_hash(hashes.SHA256())
+        .build(b"canary")
+    )
+    own = x509.load_pem_x509_certificate(content)
+    return pkcs12.serialize_key_and_certificates(b"x", key, own, None, encryption)
 
 
 def test_pkcs12_stores_are_read_whatever_they_are_called(certificates: Certificates, tmp_path: Path) -> None:
@@ -311,7 +375,7 @@ def test_pkcs12_stores_are_read_whatever_they_are_called(certificates: Certifica
     pair = load_key(store)
     assert pair.pem.count(b"BEGIN CERTIFICATE") == 2
     assert "canary" not in repr(store) and "PRIVATE" not in repr(pair)
-    ServerTls(TlsSettings(key_store=store))
+    ServerTls(TlsSettings(key_store=store), RELOADS)
     trust = tmp_path / "trust.p12"
     trust.write_bytes(pkcs12.serialize_key_and_certificates(b"x", None, None, [authority], encryption))
     assert load_authorities(TlsStore(location=str(trust), password="canary")).count("BEGIN CERTIFICATE") == 1
@@ -334,9 +398,9 @@ def test_a_file_without_a_key_is_rejected(tmp_path: Path, content: bytes) -> Non
     path = tmp_path / "store.pem"
     path.write_bytes(content)
     with pytest.raises(TlsError):
-        ServerTls(TlsSettings(key_store=pem(path)))
+        ServerTls(TlsSettings(key_store=pem(path)), RELOADS)
     with pytest.raises(TlsError, match="Cannot read"):
-        ServerTls(TlsSettings(key_store=pem(tmp_path / "missing.pem")))
+        ServerTls(TlsSettings(key_store=pem(tmp_path / "missing.pem")), RELOADS)
 
 
 def test_an_encrypted_key_needs_its_password(certificates: Certificates, tmp_path: Path) -> None:
@@ -349,9 +413,9 @@ def test_an_encrypted_key_needs_its_password(certificates: Certificates, tmp_pat
     )
     certificate = content[content.index(b"-----BEGIN CERTIFICATE") :]
     inline = TlsStore(kind="PEM", key=encrypted.decode(), certificates=certificate.decode(), key_password="canary")
-    ServerTls(TlsSettings(key_store=inline))
+    ServerTls(TlsSettings(key_store=inline), RELOADS)
     for password in (None, "wrong"):
         path = tmp_path / "encrypted.pem"
         path.write_bytes(encrypted + certificate)
         with pytest.raises(TlsError, match=r"Check that .* ssl.key.password"):
-            ServerTls(TlsSettings(key_store=TlsStore(location=str(path), key_password=password)))
+            ServerTls(TlsSettings(key_store=TlsStore(location=str(path), key_password=password)), RELOADS)

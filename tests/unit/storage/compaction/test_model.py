@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -175,9 +176,7 @@ class Cluster:
             self.generation += 1
 
 
-@settings(max_examples=120)
-@given(steps, st.integers(0, 2**16))
-def test_replicas_that_compact_independently_agree_with_a_dictionary(given_steps: Sequence[Step], seed: int) -> None:
+def check_compaction(given_steps: Sequence[Step], seed: int) -> None:
     cluster = Cluster(seed)
     for step in given_steps:
         cluster.run(step)
@@ -185,3 +184,16 @@ def test_replicas_that_compact_independently_agree_with_a_dictionary(given_steps
         cluster.run(("restart", which, []))
         cluster.run(("compact", which, []))
     cluster.check()
+
+
+@settings(max_examples=40)
+@given(steps, st.integers(0, 2**16))
+def test_replicas_that_compact_independently_agree_with_a_dictionary(given_steps: Sequence[Step], seed: int) -> None:
+    check_compaction(given_steps, seed)
+
+
+@pytest.mark.slow
+@settings(max_examples=300)
+@given(steps, st.integers(0, 2**16))
+def test_replicas_agree_after_many_kinds_of_compactions(given_steps: Sequence[Step], seed: int) -> None:
+    check_compaction(given_steps, seed)

@@ -1,0 +1,1 @@
+"""Changes: each module plans and executes the changes of one kind of object."""

@@ -1,0 +1,456 @@
+"""The partitions of one node that has no other replicas: opening, failing and deleting their logs."""
+
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable
+from itertools import pairwise
+from random import Random
+from uuid import UUID
+
+import pytest
+
+from penstock.config.settings import BrokerSettings
+from penstock.metadata.delta import Builder
+from penstock.metadata.image import EMPTY
+from penstock.metadata.records import (
+    ConfigRecord,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from penstock.model.errors import NotLeaderOrFollower, StorageError, UnknownTopicOrPartition
+from penstock.model.ids import LeaderEpoch, NodeId, Offset, TopicName
+from penstock.model.topic import CONSUMER_OFFSETS
+from penstock.replication.partition import ALL_REPLICAS
+from penstock.replication.replicas import (
+    CHORES_PER_SLICE,
+    REOPEN_S,
+    REOPEN_S_MAX,
+    SLICE_S,
+    SWEEP_S,
+    UNREADABLE_S,
+    Replicas,
+)
+from penstock.replication.waiting import WaitingProduce
+from penstock.storage.store import LogStore
+from penstock.wire.records import Record, encode_batch
+from penstock_sim.disk import SimDisk
+from tests.support.stepped_clock import SteppedClock
+
+ME, OTHER = NodeId(1), NodeId(2)
+ORDERS = TopicName("orders")
+FIRST, SECOND = UUID(int=42), UUID(int=43)
+
+
+class Ids:
+    def __init__(self) -> None:
+        self._random = Random(1)
+
+    def uuid(self) -> UUID:
+        return UUID(int=self._random.getrandbits(127) + 3)
+
+    def stream(self, name: str) -> Random:
+        return Random(name)
+
+
+class OneNode:
+    """Replicas without peers on an in-memory disk, and the metadata that they follow."""
+
+    def __init__(self) -> None:
+        self.disk = SimDisk()
+        self.clock = SteppedClock()
+        self._image = EMPTY
+        self._count = 0
+        self.late: list[tuple[str, int]] = []
+        self.start()
+
+    def start(self) -> None:
+        self.store = LogStore.load(
+            self.disk, "/data", cluster_id=None, node_id=ME, clock=self.clock, entropy=Ids(), journal_group_least=8
+        )
+        settings = BrokerSettings({})
+        self.replicas = Replicas(ME, self.store, self.clock, lambda: settings)
+        self.replicas.on_late_open.append(lambda name, index: self.late.append((name, index)))
+        self.replicas.start()
+
+    def stop(self) -> None:
+        self.replicas.stop()
+        self.store.close()
+
+    def publish(self, *records: MetadataRecord) -> None:
+        builder = Builder(self._image)
+        for record in records:
+            builder.replay(record)
+        self._count += 1
+        delta, self._image = builder.build(offset=Offset(self._count), epoch=LeaderEpoch(1))
+        self.replicas.image_changed(delta, self._image)
+
+    def publish_again(self) -> None:
+        """Publish the whole image, as to a node that has just started."""
+        topics, self._image = self._image.topics, EMPTY
+        self.publish(
+            *(record for topic in topics.values() for record in created(topic.name, topic.id, len(topic.partitions)))
+        )
+
+    def append(self, name: TopicName = ORDERS, index: int = 0) -> None:
+        partition = self.replicas.find(name, index)
+        assert partition is not None
+        sealed = encode_batch([Record(timestamp=1, value=b"v")])
+        partition.append(memoryview(bytearray(sealed)), acks=ALL_REPLICAS, now_ms=1)
+
+    def is_open(self, name: TopicName = ORDERS, index: int = 0) -> bool:
+        return self.replicas.find(name, index) is not None
+
+
+def created(
+    name: TopicName = ORDERS, topic_id: UUID = FIRST, count: int = 1, replicas: tuple[NodeId, ...] = (ME,)
+) -> list[MetadataRecord]:
+    partitions = [
+        PartitionRecord(
+            partition_id=index,
+            topic_id=topic_id,
+            replicas=replicas,
+            isr=replicas,
+            removing_replicas=(),
+            adding_replicas=(),
+            leader=replicas[0],
+            leader_epoch=0,
+            partition_epoch=0,
+            directories=tuple(UUID(int=9) for _ in replicas),
+        )
+        for index in range(count)
+    ]
+    return [TopicRecord(name=name, topic_id=topic_id), *partitions]
+
+
+def moved(*replicas: NodeId, topic_id: UUID = FIRST) -> PartitionChangeRecord:
+    return PartitionChangeRecord(
+        partition_id=0,
+        topic_id=topic_id,
+        replicas=replicas,
+        isr=replicas,
+        leader=replicas[0],
+        directories=tuple(UUID(int=9) for _ in replicas),
+    )
+
+
+def run(story: Callable[[OneNode], Awaitable[None]]) -> None:
+    async def run_on_new_node() -> None:
+        node = OneNode()
+        await story(node)
+        node.stop()
+
+    asyncio.run(run_on_new_node())
+
+
+def test_a_large_topic_is_opened_in_slices_and_settled_waits_for_the_last() -> None:
+    async def story(node: OneNode) -> None:
+        count = CHORES_PER_SLICE + 3
+        node.publish(*created(count=count))
+        assert node.is_open(index=CHORES_PER_SLICE - 1) and not node.is_open(index=CHORES_PER_SLICE)
+        assert node.replicas.is_opening(ORDERS, count - 1)
+        assert not node.replicas.is_opening(ORDERS, count), "it does not exist"
+        await node.replicas.settled()
+        assert node.is_open(index=count - 1)
+        assert not node.replicas.is_opening(ORDERS, count - 1)
+
+    run(story)
+
+
+def test_slices_continue_on_a_timer() -> None:
+    async def story(node: OneNode) -> None:
+        node.publish(*created(count=2 * CHORES_PER_SLICE + 1))
+        await node.clock.advance(0)
+        assert node.is_open(index=2 * CHORES_PER_SLICE)
+
+    run(story)
+
+
+def test_a_slice_ends_when_its_time_is_over() -> None:
+    async def story(node: OneNode) -> None:
+        opened = node.store.open
+
+        def open_slowly(*given: object) -> object:
+            node.clock.skip(SLICE_S)
+            return opened(*given)  # type: ignore[arg-type]
+
+        node.store.open = open_slowly  # type: ignore[method-assign, assignment]
+        node.publish(*created(count=2))
+        assert node.is_open(index=0) and not node.is_open(index=1)
+        await node.clock.advance(0)
+        assert node.is_open(index=1)
+
+    run(story)
+
+
+def test_late_opens_of_internal_topics_are_reported_to_subscribers() -> None:
+    async def story(node: OneNode) -> None:
+        node.publish(*created(CONSUMER_OFFSETS, count=CHORES_PER_SLICE + 1))
+        assert node.late == [], "subscribers of the image find those that are open by then"
+        await node.clock.advance(0)
+        assert node.late == [(CONSUMER_OFFSETS, CHORES_PER_SLICE)]
+
+    run(story)
+
+
+def test_a_topic_that_is_deleted_before_its_logs_are_opened_leaves_no_files() -> None:
+    async def story(node: OneNode) -> None:
+        last = CHORES_PER_SLICE
+        node.publish(*created(count=last + 1))
+        node.publish(RemoveTopicRecord(topic_id=FIRST))
+        await node.replicas.settled()
+        assert not any(name.startswith("orders-") and name.count("-") == 1 for name in node.disk.list("/data"))
+        assert not any(True for _ in node.replicas.all())
+
+    run(story)
+
+
+def test_waiting_produces_are_answered_when_their_topic_is_deleted_or_moves_away() -> None:
+    async def story(node: OneNode) -> None:
+        codes: list[int] = []
+        for change, expected in (
+            (RemoveTopicRecord(topic_id=FIRST), UnknownTopicOrPartition.code),
+            (moved(OTHER, topic_id=SECOND), NotLeaderOrFollower.code),
+        ):
+            topic_id = FIRST if expected == UnknownTopicOrPartition.code else SECOND
+            node.publish(*created(topic_id=topic_id))
+            partition = node.replicas.find(ORDERS, 0)
+            assert partition is not None
+            partition.wait_durable(WaitingProduce(1, node.clock.monotonic() + 1000, codes.append))
+            node.publish(change)
+            assert codes.pop() == expected
+            assert not node.is_open() and node.store.get(partition.log.topic_partition) is None
+            assert not node.replicas.by_id and not node.replicas.by_name
+
+    run(story)
+
+
+def test_a_replica_that_returns_before_its_removal_has_begun_keeps_its_records() -> None:
+    async def story(node: OneNode) -> None:
+        node.publish(*created())
+        node.append()
+        many = created(TopicName("others"), SECOND, CHORES_PER_SLICE)
+        # The creation of the other topic comes first and fills the slice.
+        node.publish(*many, moved(OTHER))
+        assert node.is_open()
+        node.publish(moved(ME))
+        await node.replicas.settled()
+        partition = node.replicas.find(ORDERS, 0)
+        assert partition is not None and partition.log.end_offset == 1
+
+    run(story)
+
+
+def test_a_topic_that_is_created_again_under_its_name_is_found_while_the_old_one_is_removed() -> None:
+    async def story(node: OneNode) -> None:
+        node.publish(*created())
+        node.append()
+        node.publish(RemoveTopicRecord(topic_id=FIRST), *created(topic_id=SECOND))
+        assert node.replicas.by_name[b"orders"].id == SECOND
+        assert list(node.replicas.by_id) == [SECOND.bytes]
+        partition = node.replicas.find(ORDERS, 0)
+        assert partition is not None and partition.log.end_offset == 0
+
+    run(story)
+
+
+def test_the_deletion_of_a_topic_without_replicas_here_changes_nothing() -> None:
+    async def story(node: OneNode) -> None:
+        node.publish(*created(), *created(TopicName("elsewhere"), SECOND, replicas=(OTHER,)))
+        node.publish(RemoveTopicRecord(topic_id=SECOND))
+        assert node.is_open()
+        assert list(node.replicas.by_id) == [FIRST.bytes]
+
+    run(story)
+
+
+def test_totals_of_a_topic_never_decrease_when_a_partition_leaves() -> None:
+    async def story(node: OneNode) -> None:
+        node.publish(*created(count=2))
+        hosted = node.replicas.by_name[b"orders"]
+        for index, partition in hosted.partitions.items():
+            partition.messages_in, partition.bytes_in = 2 + index, 100
+        node.publish(moved(OTHER))
+        assert list(hosted.partitions) == [1]
+        assert (hosted.messages_in, hosted.bytes_in) == (5, 200)
+        assert hosted.drop(0) is None
+        assert hosted.messages_in == 5, "a partition that has left is not counted twice"
+
+    run(story)
+
+
+def test_settings_of_a_topic_and_of_all_brokers_reach_the_open_logs() -> None:
+    async def story(node: OneNode) -> None:
+        node.publish(*created())
+        partition = node.replicas.find(ORDERS, 0)
+        assert partition is not None
+        node.publish(ConfigRecord(resource_type=2, resource_name=ORDERS, name="segment.bytes", value="2000000"))
+        assert partition.log.settings.segment_bytes == 2_000_000
+        node.publish(ConfigRecord(resource_type=2, resource_name="unknown", name="segment.bytes", value="3000000"))
+        node.publish(ConfigRecord(resource_type=4, resource_name="", name="log.retention.ms", value="7000"))
+        assert partition.log.settings.segment_bytes == 2_000_000, "still its own"
+
+    run(story)
+
+
+def test_a_log_that_a_full_disk_refuses_is_opened_when_there_is_room() -> None:
+    async def story(node: OneNode) -> None:
+        node.disk.failing = {"make_folder": errno.ENOSPC}
+        node.publish(*created())
+        assert not node.is_open()
+        assert node.store.is_read_only, "no log of the folder takes records now"
+        # Nothing is tried while the folder takes no writes.
+        calls = node.disk.calls
+        node.replicas._sweep()
+        assert not [kind for kind, _ in node.disk.trace[calls:] if kind == "make_folder"]
+        node.disk.failing = {}
+        await node.clock.advance(5)
+        assert node.is_open()
+        assert node.late == [(ORDERS, 0)]
+
+    run(story)
+
+
+def test_settled_does_not_wait_for_a_full_disk() -> None:
+    async def story(node: OneNode) -> None:
+        node.disk.failing = {"make_folder": errno.ENOSPC}
+        node.publish(*created())
+        await asyncio.wait_for(node.replicas.settled(), 10)
+        assert not node.is_open()
+        node.disk.failing = {}
+
+    run(story)
+
+
+def test_a_topic_that_is_deleted_while_its_log_cannot_be_opened_is_not_tried_again() -> None:
+    async def story(node: OneNode) -> None:
+        node.disk.failing = {"make_folder": errno.EMFILE}
+        node.publish(*created())
+        node.publish(RemoveTopicRecord(topic_id=FIRST))
+        node.disk.failing = {}
+        await node.clock.advance(2 * SWEEP_S)
+        assert not node.is_open() and node.late == []
+        assert not node.disk.exists("/data/orders-0")
+
+    run(story)
+
+
+def test_an_empty_log_on_a_failing_disk_is_created_later_and_never_damaged() -> None:
+    async def story(node: OneNode) -> None:
+        node.publish(*created())
+        node.replicas.stop()
+        node.disk.end_process()
+        node.disk.lose("/data/orders-0/00000000000000000000.log")
+        node.start()
+        node.disk.failing = {"open": errno.EIO}
+        node.publish_again()
+        await node.clock.advance(UNREADABLE_S + 2 * SWEEP_S)
+        assert not node.is_open(), "it had no records, so there is no damage to report"
+        node.disk.failing = {}
+        await node.clock.advance(2 * SWEEP_S)
+        partition = node.replicas.find(ORDERS, 0)
+        assert partition is not None and partition.log.damage is None
+
+    run(story)
+
+
+async def unreadable_after_restart(node: OneNode) -> None:
+    """Fill a log, kill the node, and start it while the segment cannot be opened."""
+    node.publish(*created())
+    for _ in range(3):
+        node.append()
+    node.replicas.stop()
+    node.disk.end_process()
+    node.start()
+    segment = "/data/orders-0/" + next(name for name in node.disk.list("/data/orders-0") if name.endswith(".log"))
+    node.disk.make_unreadable(segment, -1, 0)
+    node.publish_again()
+    settled = asyncio.ensure_future(node.replicas.settled())
+    await node.clock.advance(UNREADABLE_S - SWEEP_S)
+    assert not settled.done() and not node.is_open(), "the disk may fail for a moment"
+    await node.clock.advance(2 * SWEEP_S)
+    assert settled.done()
+
+
+def test_a_log_that_stays_unreadable_is_damaged_until_it_can_be_read_again() -> None:
+    async def story(node: OneNode) -> None:
+        await unreadable_after_restart(node)
+        damaged = node.replicas.find(ORDERS, 0)
+        assert damaged is not None and damaged.log.damage is not None
+        assert node.late == [], "a damaged log is not online"
+        with pytest.raises(StorageError):
+            node.append()
+        await node.clock.advance(REOPEN_S)
+        assert node.replicas.find(ORDERS, 0) is damaged
+        node.disk.read_well()
+        await node.clock.advance(2 * REOPEN_S + SWEEP_S)
+        partition = node.replicas.find(ORDERS, 0)
+        assert partition is not None and partition is not damaged
+        assert (partition.log.damage, partition.log.end_offset) == (None, 3)
+        node.append()
+
+    run(story)
+
+
+def test_an_unreadable_log_is_tried_less_and_less_often() -> None:
+    async def story(node: OneNode) -> None:
+        await unreadable_after_restart(node)
+        start = node.clock.monotonic()
+        attempts: list[float] = []
+        opened = node.store.open
+
+        def count(*given: object) -> object:
+            attempts.append(node.clock.monotonic() - start)
+            return opened(*given)  # type: ignore[arg-type]
+
+        node.store.open = count  # type: ignore[method-assign, assignment]
+        await node.clock.advance(3 * REOPEN_S_MAX)
+        pauses = [later - sooner for sooner, later in pairwise(attempts)]
+        assert pauses[:3] == pytest.approx([2 * REOPEN_S, 4 * REOPEN_S, 8 * REOPEN_S], abs=SWEEP_S)
+        assert max(pauses) <= REOPEN_S_MAX + SWEEP_S
+
+    run(story)
+
+
+def test_an_unreadable_log_is_not_tried_again_after_its_topic_is_deleted() -> None:
+    async def story(node: OneNode) -> None:
+        await unreadable_after_restart(node)
+        node.publish(RemoveTopicRecord(topic_id=FIRST))
+        node.disk.read_well()
+        await node.clock.advance(2 * REOPEN_S)
+        assert not node.is_open()
+        assert not node.replicas._provisional
+
+    run(story)
+
+
+def test_a_partition_that_was_replaced_meanwhile_is_not_reopened() -> None:
+    async def story(node: OneNode) -> None:
+        node.publish(*created())
+        gone = node.replicas.find(ORDERS, 0)
+        assert gone is not None
+        node.publish(RemoveTopicRecord(topic_id=FIRST), *created(topic_id=SECOND))
+        current = node.replicas.find(ORDERS, 0)
+        node.replicas.reopen(gone)
+        assert node.replicas.find(ORDERS, 0) is current
+
+    run(story)
+
+
+def test_a_failed_folder_answers_waiting_produces_and_gets_no_checkpoint() -> None:
+    async def story(node: OneNode) -> None:
+        node.publish(*created())
+        partition = node.replicas.find(ORDERS, 0)
+        assert partition is not None
+        codes: list[int] = []
+        partition.wait_durable(WaitingProduce(1, node.clock.monotonic() + 1000, codes.append))
+        node.store.directory.fail(OSError(errno.EIO, "gone"))
+        node.replicas.directory_failed()
+        assert codes == [StorageError.code]
+        calls = node.disk.calls
+        node.replicas.stop()
+        assert node.disk.calls == calls
+
+    run(story)

@@ -1,0 +1,25 @@
+"""Removed files of a log: when they are deleted, and what happens if that fails."""
+
+import errno
+
+from penstock.storage.delayed_deletes import DelayedDeletes
+from penstock_sim.disk import SimDisk
+
+
+def test_files_are_deleted_after_their_delay_and_tried_again_after_a_failure() -> None:
+    disk = SimDisk()
+    for name in ("/a", "/b"):
+        disk.open(name, create=True)
+    deletes = DelayedDeletes(disk)
+    deletes.add(["/a"], due_ms=10)
+    deletes.add(["/b"], due_ms=20)
+    deletes.remove_due(9)
+    assert (len(deletes), disk.list("/")) == (2, ["a", "b"])
+    disk.failing["remove"] = errno.EBUSY
+    deletes.remove_due(10)
+    assert (len(deletes), disk.list("/")) == (2, ["a", "b"])
+    disk.failing.clear()
+    deletes.remove_due(10)
+    assert (len(deletes), disk.list("/")) == (1, ["b"])
+    deletes.remove_due(20)
+    assert (len(deletes), disk.list("/")) == (0, [])
