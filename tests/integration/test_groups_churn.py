@@ -81,6 +81,7 @@ class Member(threading.Thread):
         except Exception as error:
             self.ledger.fault(f"{self.name}: {error!r}")
         finally:
+            self.ledger.left(self.name)  # close() may still report an assignment, and no revocation after it
             consumer.close()
 
     def leave(self) -> None:
