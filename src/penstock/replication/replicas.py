@@ -9,7 +9,7 @@ partition.py and storage/store.py.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from math import inf
 from typing import Final, NamedTuple
@@ -129,7 +129,8 @@ class Replicas:
         self._chores_timer: Timer | None = None
         self._sweep_timer: Timer | None = None
         self._lag_check_at = self._checkpoint_at = 0.0
-        self._image_published = True
+        self._publishing: Mapping[UUID, Collection[int]] | None = None
+        """The partitions that the image changes of which subscribers are being notified; None between images."""
         self._unopened: dict[tuple[HostedTopic, int], float | None] = {}
         """Logs that could not be opened or created and will be tried again, with the time since when they are
         unreadable; None if the disk is full or the process lacks a resource."""
@@ -205,8 +206,7 @@ class Replicas:
 
     def image_changed(self, delta: Delta, image: Image) -> None:
         self._image = image
-        # Later subscribers find the partitions that are opened before this method returns.
-        self._image_published = False
+        self._publishing = delta.partitions_changed
         for topic in delta.topics_deleted:
             self._delete_topic(topic)
         for topic in (*delta.topics_created, *delta.topics_changed):
@@ -218,7 +218,7 @@ class Replicas:
             for partition in self.all():
                 partition.maybe_expand_isr()
         self._run_chores(CHORES_PER_SLICE, within_s=SLICE_S)
-        self._image_published = True
+        self._publishing = None
         self._schedule_chores()
 
     def _take_settings(self, delta: Delta) -> None:
@@ -287,8 +287,14 @@ class Replicas:
             isr_context=self._peers,
         )
         self._take_role(partition, state)
-        if self._image_published and is_internal(hosted.name):
+        if not is_internal(hosted.name):
+            return
+        if self._publishing is None:
             self._notify_opened(hosted.name, index)
+        elif index not in self._publishing.get(hosted.id, ()):
+            # Later subscribers find the partitions that this image changes. Left over from an earlier image, this one
+            # is not among them.
+            self._chores.append(partial(self._notify_opened, hosted.name, index))
 
     def _open_failed(self, hosted: HostedTopic, index: int, error: OSError | StorageError) -> Log | None:
         """Schedule another attempt; return the log as a damaged one if it has been unreadable for `UNREADABLE_S`."""

@@ -195,6 +195,18 @@ def test_late_opens_of_internal_topics_are_reported_to_subscribers() -> None:
     run(story)
 
 
+def test_a_late_open_is_reported_although_another_image_arrives_first() -> None:
+    async def story(node: OneNode) -> None:
+        node.publish(*created(CONSUMER_OFFSETS, count=CHORES_PER_SLICE + 1))
+        node.publish(*created(ORDERS, SECOND))
+        assert node.is_open(CONSUMER_OFFSETS, CHORES_PER_SLICE)
+        assert node.late == [], "subscribers have not seen this image yet"
+        await node.clock.advance(0)
+        assert node.late == [(CONSUMER_OFFSETS, CHORES_PER_SLICE)]
+
+    run(story)
+
+
 def test_a_topic_that_is_deleted_before_its_logs_are_opened_leaves_no_files() -> None:
     async def story(node: OneNode) -> None:
         last = CHORES_PER_SLICE
