@@ -51,11 +51,12 @@ flaky: $(DEV_READY) ## Run one test suite repeatedly under stress and report fla
 coverage: $(DEV_READY) ## Measure branch coverage and enforce the minimums
 	@$(BIN)/python -m tests.coverage $(ARGS)
 
-check: $(DEV_READY) ## Lint, type-check, and enforce the import layers
+check: $(DEV_READY) ## Lint, type-check, enforce the import layers, and guard the cost of requests
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python -m benchmarks.guard
 
 format: $(DEV_READY) ## Sort imports and format the code with ruff
 	@$(BIN)/ruff check --fix --select I .
