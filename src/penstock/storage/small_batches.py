@@ -43,6 +43,9 @@ def check(records: memoryview, count: int) -> None:
 
 def _varint(view: memoryview, position: int) -> tuple[int, int]:
     """Return a varint without zigzag decoding, and the position after it."""
+    byte = view[position]
+    if byte < 0x80:
+        return byte, position + 1
     value = shift = 0
     for _ in range(_VARINT_SIZE_MAX):
         byte = view[position]

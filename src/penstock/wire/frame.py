@@ -107,6 +107,9 @@ def read_uvarint(data: bytes | mmap | memoryview, position: int) -> tuple[int, i
     """Read an unsigned varint of at most 32 bits; return it and the position behind it."""
     value = shift = 0
     try:
+        byte = data[position]
+        if byte < 0x80:  # as most are
+            return byte, position + 1
         for _ in range(_VARINT_SIZE_MAX):
             byte = data[position]
             position += 1
