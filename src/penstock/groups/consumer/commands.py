@@ -176,6 +176,8 @@ class Volatile:
     """Whether a match of the regular expressions is scheduled."""
     describable: Describable | None = None
     """The topics that they may match."""
+    assigning_epoch: int | None = None
+    """The group epoch for which a new target is being computed off the event loop or written."""
 
 
 FRESH: Final = Volatile()
