@@ -1,5 +1,6 @@
 """Commands to consumer groups, their replies and the groups' settings, as plain values."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -159,7 +160,8 @@ class DescribedConsumerGroup:
     group_epoch: int = 0
     assignment_epoch: int = 0
     assignor_name: str = ""
-    members: tuple[DescribedConsumerMember, ...] = ()
+    members: Iterable[DescribedConsumerMember] = ()
+    """Described as they are iterated over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

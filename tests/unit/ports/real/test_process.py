@@ -5,10 +5,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.ports.real.process import FULL_COLLECTIONS_PER_SCAN, OLDEST_GENERATION, Freezer, settle_memory
+from penstock.ports.real.process import (
+    OLDEST_GENERATION,
+    SCAN_FULL_COUNT_MIN,
+    SCAN_INTERVAL_S,
+    Freezer,
+    settle_memory,
+)
 
-SCANNED_MAX = 20_000
+SCANNED_MAX = 12_000
 """At 250 ns each, what may be scanned without a break."""
+FULL, YOUNG = {"generation": OLDEST_GENERATION}, {"generation": 0}
 
 
 @pytest.fixture(autouse=True)
@@ -42,18 +49,21 @@ def test_a_cycle_that_is_garbage_when_it_is_old_is_found_by_a_later_scan() -> No
     gc.disable()
     gc.collect()
     gc.freeze()
-    freezer = Freezer()
-    end = {"generation": OLDEST_GENERATION}
-    young = {"generation": 0}
+    times = [0.0]
+    freezer = Freezer(lambda: times[0])
     cycle: list[object] = []
     cycle.append(cycle)
-    freezer("stop", end)
+    freezer("stop", FULL)
     assert gc.get_freeze_count() > 0
     del cycle
-    assert gc.collect() == 0
-    for _ in range(FULL_COLLECTIONS_PER_SCAN - 1):
-        freezer("start", end)
-        freezer("stop", young)
-        freezer("stop", end)
+    for _ in range(SCAN_FULL_COUNT_MIN):
+        freezer("start", FULL)
+        freezer("stop", YOUNG)
+        freezer("stop", FULL)
+    assert gc.collect() == 0, "an hour has not passed"
+    times[0] = SCAN_INTERVAL_S
+    freezer("stop", FULL)
     assert gc.get_freeze_count() == 0
     assert gc.collect() >= 1
+    freezer("stop", FULL)
+    assert gc.get_freeze_count() > 0
