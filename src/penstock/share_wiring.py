@@ -76,6 +76,7 @@ def build_groups(
         clock=clock,
         current_settings=current_settings,
         initialize_share_state=lambda action: initialize_state(state, action),
+        pace=Pace(scheduler, lambda: True),
     )
     end_offsets = EndOffsets(node_id=node_id, image=image, peers=peers, replicas=replicas)
     return groups, ShareServices(leader, coordinator, state, end_offsets)

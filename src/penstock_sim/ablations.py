@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 from unittest.mock import patch
 
+from penstock.coordinator.runtime import CoordinatorRuntime
 from penstock.coordinator.shard_runner import ShardRunner
 from penstock.groups.classic.group import ClassicGroup
 from penstock.membership.producer_ids import ProducerIds
@@ -376,6 +377,20 @@ def completion_left_to_the_next_load() -> list[Patch]:
             await self._complete(index, MarkersWritten(markers))
 
     return [patch.object(MarkerDriver, "_finish", once)]
+
+
+@bug
+def loads_before_the_first_image() -> list[Patch]:
+    """Load a coordinator's partition that is opened before its first image: all committed offsets look orphaned."""
+
+    def log_opened(original: Any) -> Any:
+        def hasty(self: CoordinatorRuntime[Any], topic: Any, index: int) -> None:
+            with patch.object(self, "partition_count", self.partition_count or 1):
+                original(self, topic, index)
+
+        return hasty
+
+    return [replaced(CoordinatorRuntime, "_log_opened", log_opened)]
 
 
 # -- metadata ------------------------------------------------------------------------------

@@ -21,14 +21,18 @@ class SimClock:
         self._rate = rate
         self.skew_ms = skew_ms
 
+    @property
+    def _now(self) -> float:
+        return max(self._loop.now, self._owner.busy_until)
+
     def monotonic(self) -> float:
-        return 1000.0 + self._loop.now * self._rate
+        return 1000.0 + self._now * self._rate
 
     def wall_ms(self) -> int:
-        return WALL_START_MS + int(self._loop.now * self._rate * 1000) + self.skew_ms
+        return WALL_START_MS + int(self._now * self._rate * 1000) + self.skew_ms
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
-        return self._loop.as_owner_at(self._owner, self._loop.now + max(delay_s, 0.0) / self._rate, callback)
+        return self._loop.as_owner_at(self._owner, self._now + max(delay_s, 0.0) / self._rate, callback)
 
 
 class SimEntropy:

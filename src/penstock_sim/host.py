@@ -42,6 +42,8 @@ class HostDisk(SimDisk):
         """Whether the power fails with that call."""
         self.on_crash_point: Callable[[], None] = lambda: None
         self.sync_s = 0.002
+        self.open_s = 0.0
+        """How long the process waits while it opens a file."""
         self.syncs_fail = False
 
     def call(self, kind: str, path: str) -> None:
@@ -56,6 +58,8 @@ class HostDisk(SimDisk):
             code = self.failing.get(kind) or (self.failing.get("read") if kind == "send" else None)
             if code:
                 raise OSError(code, os.strerror(code), path)
+        if kind == "open" and self.open_s:
+            self.owner.block(self._loop.now, self.open_s)
 
     def sync_later(self, file: File, done: Callable[[OSError | None], None]) -> None:
         assert isinstance(file, SimFile), "a file of this disk"

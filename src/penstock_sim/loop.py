@@ -25,7 +25,7 @@ class Stuck(Exception):
 class Owner:
     """A simulated process: its callbacks, when it may run again, and whether it is alive."""
 
-    __slots__ = ("alive", "name", "not_before", "queued", "ready", "step_cost", "tasks")
+    __slots__ = ("alive", "busy_until", "name", "not_before", "queued", "ready", "step_cost", "tasks")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -34,8 +34,15 @@ class Owner:
         self.queued = False
         # A paused or slow process has callbacks that it does not run yet.
         self.not_before = 0.0
+        self.busy_until = 0.0
+        """When the blocking calls of its callbacks return. Its clock is ahead of the loop's until then."""
         self.step_cost = 0.0
         self.tasks: list[asyncio.Task[Any]] = []
+
+    def block(self, now: float, seconds: float) -> None:
+        """Let a call in the current callback take time: its clock moves on, and its next callback waits."""
+        self.busy_until = max(self.busy_until, now) + seconds
+        self.not_before = max(self.not_before, self.busy_until)
 
     def die(self) -> None:
         self.alive = False

@@ -60,6 +60,7 @@ TABLES_CHANCE = 0.25
 SECURED_CHANCE = 0.2
 AUTHORIZED_CHANCE = 0.7
 MACHINES_CHANCE = 0.15
+SLOW_OPENS_CHANCE = 0.15
 
 
 @dataclass(slots=True)
@@ -111,6 +112,8 @@ class Plan:
     faults: dict[str, float] = field(default_factory=dict)
     clock_rates: bool = False
     sync_s: float = 0.002
+    open_s: float = 0.0
+    """How long opening a file takes. If it takes time, a node that starts opens its logs in several turns."""
     last_power_loss: bool = False
     secured: bool = False
     """Whether clients log in and nodes authenticate each other."""
@@ -194,6 +197,8 @@ def draw(seed: int, *, nodes: int | None = None) -> Plan:
         plan.nodes, plan.cores = 6, 2
         if plan.faults:
             plan.faults["machine_down"] = 12.0 * chosen.choice((0.4, 1.0, 2.0))
+    if (chosen := Random(f"{seed}:opens")).random() < SLOW_OPENS_CHANCE:
+        plan.open_s = chosen.choice((0.0007, 0.002))
     return plan
 
 

@@ -172,6 +172,7 @@ class World:
         )
         host.complaints = self.complaints
         host.disk.sync_s = self.plan.sync_s
+        host.disk.open_s = self.plan.open_s
         if self.plan.clock_rates:
             host.clock_rate = self.random.choice((0.97, 1.0, 1.03))
             host.skew_ms = self.random.randrange(-5_000, 5_000)

@@ -215,8 +215,7 @@ class DescribeGroups:
     group_ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribedMember:
+class DescribedMember(NamedTuple):
     member_id: str
     instance_id: str | None
     client_id: str

@@ -8,6 +8,7 @@ coordinator/runtime.py. Refuses: NotCoordinator for groups of other nodes, Coord
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from penstock.config.settings import BrokerSettings
@@ -19,6 +20,7 @@ from penstock.groups.commands import ForgetTopics, ListedGroup, ListGroups, Offs
 from penstock.groups.configured import consumer_settings, group_settings, share_group_settings
 from penstock.groups.consumer.assignors import NOTHING, Assignment
 from penstock.groups.consumer.commands import ConsumerSettings
+from penstock.groups.consumer.target import AssignmentFailed, AssignTarget, assigning
 from penstock.groups.consumer.topics import Topics
 from penstock.groups.member_memory import MemberMemory
 from penstock.groups.shard import GroupShard
@@ -31,6 +33,7 @@ from penstock.model.ids import NodeId, PartitionIndex, TopicPartition
 from penstock.model.topic import CONSUMER_OFFSETS
 from penstock.ports.clock import Clock
 from penstock.replication.replicas import Replicas
+from penstock.scheduling.scheduler import UNPACED, Pace
 from penstock.storage.verification_guard import VerificationGuard
 
 log = logging.getLogger(__name__)
@@ -54,12 +57,15 @@ class Groups:
         clock: Clock,
         current_settings: Callable[[], BrokerSettings],
         initialize_share_state: InitializeState | None = None,
+        pace: Pace = UNPACED,
     ) -> None:
         """Create the coordinator; `initialize_share_state` returns the partitions whose state it has initialized."""
         self._current_settings = current_settings
         self._initialize_share_state = initialize_share_state or _no_share_state
         self._share_settings_of: dict[str, ShareGroupSettings] = {}
         self._initializations: dict[asyncio.Task[None], tuple[int, str]] = {}
+        self._assignments: dict[asyncio.Task[None], int] = {}
+        self._pace = pace
         self._settings = group_settings(current_settings())
         self._settings_of: dict[str, ConsumerSettings] = {}
         self._image: Image = EMPTY
@@ -164,14 +170,19 @@ class Groups:
 
     def close(self) -> None:
         """Unload all shards; waiting requests are answered with NOT_COORDINATOR, which clients retry."""
-        for task in (*self._cleanups, *self._initializations):
+        for task in (*self._cleanups, *self._initializations, *self._assignments):
             task.cancel()
         self._shards.close()
 
-    # -- share groups ----------------------------------------------------------------------
+    # -- actions of shards -----------------------------------------------------------------
 
     def perform(self, index: int, action: Any) -> None:
-        """Initialize the state of share partitions; the result returns to the shard as a command."""
+        """Start an action of a shard; its result returns to the shard as a command."""
+        if isinstance(action, AssignTarget):
+            assignment = asyncio.ensure_future(self._assign(index, action))
+            self._assignments[assignment] = index
+            assignment.add_done_callback(lambda done: self._assignments.pop(done, None))
+            return
         assert isinstance(action, InitializeShareState)
         task = asyncio.ensure_future(self._initialize(index, action))
         self._initializations[task] = index, action.group_id
@@ -181,6 +192,25 @@ class Groups:
         for task, (shard, _) in list(self._initializations.items()):
             if shard == index:
                 task.cancel()
+        for task, shard in list(self._assignments.items()):
+            if shard == index:
+                task.cancel()
+
+    async def _assign(self, index: int, action: AssignTarget) -> None:
+        """Compute the target of a large group and write it, each part when the one before it is committed."""
+        try:
+            for part in await self._pace.finish(lambda: assigning(action)):
+                if not await self._shards.submit_to(index, part):
+                    return
+        except Exception as error:
+            if isinstance(error, Refusal):
+                log.info("cannot write the target assignment of group %s yet: %s", action.group_id, error)
+            else:
+                log.exception("cannot compute the target assignment of group %s", action.group_id)
+            with suppress(Refusal):
+                await self._shards.submit_to(index, AssignmentFailed(action.group_id, action.epoch))
+
+    # -- share groups ----------------------------------------------------------------------
 
     async def _initialize(self, index: int, action: InitializeShareState) -> None:
         initialized = await self._initialize_share_state(action)

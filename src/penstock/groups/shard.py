@@ -35,6 +35,7 @@ from penstock.groups.consumer.commands import (
     ConsumerSettings,
 )
 from penstock.groups.consumer.groups import ConsumerGroups
+from penstock.groups.consumer.target import AssignmentFailed, TargetAssigned
 from penstock.groups.consumer.topics import Topics
 from penstock.groups.group import Group
 from penstock.groups.offsets import Offsets
@@ -102,6 +103,8 @@ class GroupShard:
             LeaveGroup: self._leave,
             ConsumerGroupHeartbeat: self.consumers.heartbeat,
             ConsumerGroupDescribe: self.consumers.describe,
+            TargetAssigned: self.consumers.assigned,
+            AssignmentFailed: self.consumers.assignment_failed,
             ShareGroupHeartbeat: self.shares.heartbeat,
             ShareGroupDescribe: self.shares.describe,
             ShareStateInitialized: self.shares.initialized,

@@ -40,51 +40,47 @@ from penstock.model.errors import GroupAuthorizationFailed, Refusal, TopicAuthor
 
 async def handle(context: Context, request: Request) -> ConsumerGroupDescribeResponse:
     body: ConsumerGroupDescribeRequest = request.body
-    found = [await _describe(context, request, group_id) for group_id in body.group_ids]
-    return ConsumerGroupDescribeResponse(
-        throttle_time=NO_THROTTLE,
-        groups=tuple(
-            _described_group(
-                each,
-                request.operations(ResourceType.GROUP, each.group_id)
-                if body.include_authorized_operations and not each.error
-                else OPERATIONS_UNKNOWN,
-            )
-            for each in found
-        ),
-    )
+    groups = [await _describe(context, request, group_id) for group_id in body.group_ids]
+    return ConsumerGroupDescribeResponse(throttle_time=NO_THROTTLE, groups=tuple(groups))
 
 
-async def _describe(context: Context, request: Request, group_id: str) -> DescribedConsumerGroup:
+async def _describe(context: Context, request: Request, group_id: str) -> DescribedGroup:
     found: tuple[DescribedConsumerGroup, ...]
     if not request.may_on_group(Operation.DESCRIBE, group_id):
-        return DescribedConsumerGroup(error=GroupAuthorizationFailed.code, group_id=group_id)
+        return _refused(group_id, GroupAuthorizationFailed.code)
     try:
         if not context.groups.serves_consumer_protocol:
             raise UnsupportedVersion
         found = await context.groups.ask(group_id, ConsumerGroupDescribe((group_id,)))
     except Refusal as refusal:
-        return DescribedConsumerGroup(error=refusal.code, group_id=group_id)
+        return _refused(group_id, refusal.code)
     described = found[0]
-    if request.rights is None or all(
-        request.may_on_topic(Operation.DESCRIBE, name, is_asked=False) for name in _topics_of(described)
-    ):
-        return described
-    # The subscriptions and assignments of its members name topics that the client may not see.
-    return DescribedConsumerGroup(
-        error=TopicAuthorizationFailed.code, error_message=HIDDEN_TOPICS, group_id=described.group_id
-    )
-
-
-def _topics_of(group: DescribedConsumerGroup) -> set[str]:
     names: set[str] = set()
-    for member in group.members:
-        names.update(member.subscribed_topic_names)
-        names.update(topic.topic_name for topic in (*member.assignment, *member.target_assignment))
-    return names
+    members: list[Member] = []
+    async for member in request.pace.each(described.members):
+        names |= _topics_of(member)
+        members.append(_member(member))
+    if request.rights is not None and not all(
+        request.may_on_topic(Operation.DESCRIBE, name, is_asked=False) for name in names
+    ):
+        # The subscriptions and assignments of its members name topics that the client may not see.
+        return _refused(described.group_id, TopicAuthorizationFailed.code, HIDDEN_TOPICS)
+    is_listed = request.body.include_authorized_operations and not described.error
+    operations = request.operations(ResourceType.GROUP, described.group_id) if is_listed else OPERATIONS_UNKNOWN
+    return _described_group(described, tuple(members), operations)
 
 
-def _described_group(found: DescribedConsumerGroup, operations: i32) -> DescribedGroup:
+def _topics_of(member: DescribedConsumerMember) -> set[str]:
+    topics = (*member.assignment, *member.target_assignment)
+    return {*member.subscribed_topic_names, *(topic.topic_name for topic in topics)}
+
+
+def _refused(group_id: str, error: int, message: str | None = None) -> DescribedGroup:
+    found = DescribedConsumerGroup(error=error, error_message=message, group_id=group_id)
+    return _described_group(found, (), OPERATIONS_UNKNOWN)
+
+
+def _described_group(found: DescribedConsumerGroup, members: tuple[Member, ...], operations: i32) -> DescribedGroup:
     return DescribedGroup(
         error_code=ErrorCode(found.error),
         error_message=found.error_message,
@@ -93,7 +89,7 @@ def _described_group(found: DescribedConsumerGroup, operations: i32) -> Describe
         group_epoch=int32(found.group_epoch),
         assignment_epoch=int32(found.assignment_epoch),
         assignor_name=found.assignor_name,
-        members=tuple(map(_member, found.members)),
+        members=members,
         authorized_operations=operations,
     )
 

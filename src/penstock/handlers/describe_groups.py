@@ -28,14 +28,15 @@ async def handle(context: Context, request: Request) -> DescribeGroupsResponse:
     described = []
     for group_id in body.groups:
         if not request.may_on_group(Operation.DESCRIBE, group_id):
-            described.append(_described_group(_denied(group_id), OPERATIONS_UNKNOWN))
+            described.append(_described_group(_denied(group_id), (), OPERATIONS_UNKNOWN))
             continue
         found = await _describe(context, group_id)
         if found.error == GroupIdNotFound.code and request.header.version < GROUP_ID_NOT_FOUND_FROM:
             found = replace(found, error=0, error_message=None)
         is_listed = body.include_authorized_operations and not found.error
         operations = request.operations(ResourceType.GROUP, group_id) if is_listed else OPERATIONS_UNKNOWN
-        described.append(_described_group(found, operations))
+        members = [_member(member) async for member in request.pace.each(found.members)]
+        described.append(_described_group(found, tuple(members), operations))
     return DescribeGroupsResponse(throttle_time=NO_THROTTLE, groups=tuple(described))
 
 
@@ -52,7 +53,9 @@ def _denied(group_id: str) -> commands.DescribedGroup:
     return commands.DescribedGroup(error=GroupAuthorizationFailed.code, group_id=group_id, state="")
 
 
-def _described_group(found: commands.DescribedGroup, operations: i32) -> DescribedGroup:
+def _described_group(
+    found: commands.DescribedGroup, members: tuple[DescribedGroupMember, ...], operations: i32
+) -> DescribedGroup:
     return DescribedGroup(
         error_code=ErrorCode(found.error),
         error_message=found.error_message,
@@ -60,16 +63,17 @@ def _described_group(found: commands.DescribedGroup, operations: i32) -> Describ
         group_state=found.state,
         protocol_type=found.protocol_type,
         protocol_data=found.protocol,
-        members=tuple(
-            DescribedGroupMember(
-                member_id=member.member_id,
-                group_instance_id=member.instance_id,
-                client_id=member.client_id,
-                client_host=member.client_host,
-                member_metadata=member.metadata,
-                member_assignment=member.assignment,
-            )
-            for member in found.members
-        ),
+        members=members,
         authorized_operations=operations,
+    )
+
+
+def _member(member: commands.DescribedMember) -> DescribedGroupMember:
+    return DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=member.metadata,
+        member_assignment=member.assignment,
     )

@@ -65,6 +65,8 @@ class Scheduler:
         self._inline_s_left = 0.0
         self.on_long_step: Callable[[str, float], None] | None = None
         """Called with the name of a job and the seconds of a step that took longer than `LONG_STEP_S`."""
+        self.before_turn: Callable[[], None] | None = None
+        """Called before the steps of a turn, so that the time of other work does not count as theirs."""
 
     @property
     def offloads(self) -> bool:
@@ -129,6 +131,8 @@ class Scheduler:
 
     def _turn(self) -> None:
         self._is_turn_scheduled = False
+        if self.before_turn is not None:
+            self.before_turn()
         began = self._clock.monotonic()
         ends = began + TURN_S_MAX
         for _ in range(STEPS_PER_TURN_MAX):

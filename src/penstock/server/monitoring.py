@@ -100,6 +100,7 @@ class Monitoring:
         if self._instruments.watch is not None:
             self._instruments.watch(watchdog)
         context.scheduler.on_long_step = watchdog.step_held
+        context.scheduler.before_turn = lambda: self.stopwatch.mark_cpu(self.stopwatch.now_ns())
         dispatcher.on_held = watchdog.api_held
         if self._instruments.time_syncs is not None:
             self._instruments.time_syncs(self.metrics.flush_time.observe)

@@ -134,4 +134,9 @@ class ClientSession:
         for parked in self._waiting:
             parked.abandon()
         self._waiting.clear()
-        self._on_lost()
+        on_lost, self._on_lost = self._on_lost, _already_lost
+        on_lost()
+
+
+def _already_lost() -> None:
+    """Replace the callback of a session that has ended: it refers to the session."""

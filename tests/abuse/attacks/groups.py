@@ -22,6 +22,8 @@ GROUPS, MEMBERS = 50_000, 10_000
 TRANSACTIONAL_IDS = 20_000
 NAMES = 50_000
 PIPELINED = 100
+JOINING = 2
+"""How many clients join the members of a consumer group."""
 PLACE = "name-#######"
 PATTERN_TOPICS = 500
 TOPIC = "committed"
@@ -122,7 +124,18 @@ def _heartbeat(group: str, member: str, **more: Any) -> bytes:
 
 
 def _consumer_members(target: Target, gate: Gate) -> Counts:
-    return _streams(_heartbeat("crowd", PLACE, subscribed_topic_names=[TOPIC]), MEMBERS, target, gate)
+    """Let two clients join members, while another one describes the group."""
+    frame = _heartbeat("crowd", PLACE, subscribed_topic_names=[TOPIC])
+    describe = wire.request_frame("consumer_group_describe", 0, {"group_ids": ["crowd"]})
+    total = target.of(MEMBERS)
+
+    def work(index: int, counts: Counter[str]) -> None:
+        if index == JOINING:
+            repeat(target, gate, [describe], counts)
+        else:
+            _stream(target, gate, (_numbered(frame, number) for number in range(index, total, JOINING)), counts)
+
+    return in_threads(JOINING + 1, work, gate)
 
 
 def _prepare_patterns(target: Target) -> None:
@@ -205,7 +218,7 @@ ATTACKS = (
     ),
     Attack(
         name="consumer-members", family=FAMILY, run=_consumer_members, prepare=_prepare_committed, bounds=KEPT,
-        what=f"{MEMBERS:,} members join one consumer group",
+        what=f"{MEMBERS:,} members join one consumer group, which another client describes",
     ),
     Attack(
         name="expensive-patterns", family=FAMILY, run=_patterns, prepare=_prepare_patterns, bounds=KEPT,

@@ -19,6 +19,7 @@ from penstock.groups.consumer.commands import (
 )
 from penstock.groups.consumer.group import ConsumerGroup
 from penstock.groups.consumer.groups import ConsumerGroups
+from penstock.groups.consumer.target import AssignmentFailed, TargetAssigned, assigning
 from penstock.groups.consumer.topics import Topics, describe
 from penstock.groups.group import Group
 from penstock.groups.records import GroupMetadataKey, GroupRecord
@@ -26,6 +27,7 @@ from penstock.groups.settings import GroupSettings
 from penstock.groups.turn import TimerKey, Turn
 from penstock.metadata.image import PartitionImage, TopicImage
 from penstock.model.ids import LeaderEpoch, NodeId, TopicName
+from penstock.model.job import finish
 
 GROUP = "g"
 SESSION_MS = 45_000
@@ -72,6 +74,10 @@ class FakeShard:
             self.consumer.heartbeat(command, turn)
         elif isinstance(command, ConsumerGroupDescribe):
             self.consumer.describe(command, turn)
+        elif isinstance(command, TargetAssigned):
+            self.consumer.assigned(command, turn)
+        elif isinstance(command, AssignmentFailed):
+            self.consumer.assignment_failed(command, turn)
         elif isinstance(command, Expired):
             self._expire(command.timer, turn)
         else:
@@ -148,6 +154,8 @@ class GroupsModel:
         """All participating clients; those of the classic protocol compute assignments among themselves."""
         self.last: list[GroupRecord] = []
         """The records of the last command."""
+        self.computed: list[list[TargetAssigned]] = []
+        """Targets of large groups: the parts of each that are not yet written."""
 
     # -- running -----------------------------------------------------------------------------
 
@@ -180,7 +188,25 @@ class GroupsModel:
                 self.timers[key] = self.now + delay_ms
         for answered, reply in decision.replies:
             self.replies[answered] = reply
+        for action in decision.actions:
+            self.computed.append(finish(assigning(action)))
         self.check()
+
+    def write_part(self) -> None:
+        """Write the next part of a large group's target, unless it is no longer wanted."""
+        parts = self.computed[0]
+        part = parts.pop(0)
+        if not self.ask(part) or part.is_last:
+            self.computed.remove(parts)
+
+    def fail_assignment(self) -> None:
+        """Give up the target that is being written."""
+        part = self.computed.pop(0)[0]
+        self.ask(AssignmentFailed(part.group_id, part.epoch))
+
+    def write_parts(self) -> None:
+        while self.computed:
+            self.write_part()
 
     def settle(self) -> None:
         """Fire the timers that are due now."""
@@ -209,6 +235,7 @@ class GroupsModel:
     def restart(self) -> None:
         """Lose all state that is not in the log, and replay the log."""
         self.shard = self.replay()
+        self.computed.clear()
         turn = Turn(GroupSettings(), NO_TICKET, self.now)
         self.shard.consumer.loaded(turn)
         for group in self.shard.groups.values():

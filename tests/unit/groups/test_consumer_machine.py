@@ -5,12 +5,15 @@ the log gives the same group (32); a commit from an older epoch is rejected unle
 partition since then (33). When all clients behave for a while, every partition has an owner.
 """
 
+from unittest.mock import patch
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, precondition, rule
 
 from penstock.groups.classic.group import ClassicGroup, State
+from penstock.groups.consumer import target, update
 from penstock.groups.consumer.group import ConsumerGroup
 from penstock.model.errors import Refusal
 from tests.unit.groups.consumer_clients import ClassicClient, Client, ConsumerClient, TopicPartition
@@ -119,6 +122,7 @@ class GroupMachine(RuleBasedStateMachine):
         for _ in range(60):
             for client in self.living:
                 client.step(self.world)
+            self.world.write_parts()
             self.world.advance(BEAT_MS)
             if self._is_settled():
                 break
@@ -169,10 +173,12 @@ class GroupMachine(RuleBasedStateMachine):
             if not self._is_current(group, client):
                 continue
             member = group.members[client.member_id]
-            for topic, partition in client.owned:
-                topic_id = self.world.topics.by_name[topic].id
-                held = {*member.assigned.get(topic_id, {}), *member.revoking.get(topic_id, {})}
-                assert partition in held, (client.name, topic, partition)
+            for name, partition in client.owned:
+                # A classic group keeps the partitions of a deleted topic until its next rebalance.
+                if (topic := self.world.topics.by_name.get(name)) is None:
+                    continue
+                held = {*member.assigned.get(topic.id, {}), *member.revoking.get(topic.id, {})}
+                assert partition in held, (client.name, name, partition)
 
     @invariant()
     def only_an_owner_may_commit(self) -> None:
@@ -208,10 +214,38 @@ class MigrationMachine(GroupMachine):
         return self._start(ClassicClient(self._name(), topics, instance))
 
 
+class LargeGroupMachine(MigrationMachine):
+    """The same machine as if every group were large: targets are computed off the event loop and written in parts."""
+
+    clients = GroupMachine.clients
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._patches = [patch.object(module, "MEMBERS_AT_ONCE_MAX", -1) for module in (target, update)]
+        for each in self._patches:
+            each.start()
+
+    def teardown(self) -> None:
+        for each in self._patches:
+            each.stop()
+
+    @precondition(lambda self: self.world.computed)
+    @rule()
+    def a_part_of_a_target_is_written(self) -> None:
+        self.world.write_part()
+
+    @precondition(lambda self: self.world.computed)
+    @rule()
+    def a_part_of_a_target_cannot_be_written(self) -> None:
+        self.world.fail_assignment()
+
+
 TestGroupMachine = GroupMachine.TestCase
 TestGroupMachine.settings = settings(max_examples=25, stateful_step_count=40)
 TestMigrationMachine = MigrationMachine.TestCase
 TestMigrationMachine.settings = settings(max_examples=25, stateful_step_count=40)
+TestLargeGroupMachine = LargeGroupMachine.TestCase
+TestLargeGroupMachine.settings = settings(max_examples=25, stateful_step_count=40)
 
 
 @pytest.mark.slow
@@ -221,4 +255,9 @@ class TestGroupMachineForLong(TestGroupMachine):  # type: ignore[misc, valid-typ
 
 @pytest.mark.slow
 class TestMigrationMachineForLong(TestMigrationMachine):  # type: ignore[misc, valid-type]
+    settings = settings(max_examples=150, stateful_step_count=40)
+
+
+@pytest.mark.slow
+class TestLargeGroupMachineForLong(TestLargeGroupMachine):  # type: ignore[misc, valid-type]
     settings = settings(max_examples=150, stateful_step_count=40)

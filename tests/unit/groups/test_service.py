@@ -9,6 +9,7 @@ from penstock.config.settings import BrokerSettings
 from penstock.coordinator.decision import InTransaction, TransactionEnd
 from penstock.coordinator.errors import CoordinatorLoadInProgress, NotCoordinator
 from penstock.coordinator.keys import java_hash, partition_of
+from penstock.groups import service
 from penstock.groups.commands import (
     JoinGroup,
     ListGroups,
@@ -18,7 +19,10 @@ from penstock.groups.commands import (
     TxnOffsetCommit,
 )
 from penstock.groups.configured import consumer_settings, group_settings
+from penstock.groups.consumer import target, update
 from penstock.groups.consumer.commands import ConsumerGroupHeartbeat, MigrationPolicy
+from penstock.groups.consumer.target import AssignTarget, TargetAssigned, assigning
+from penstock.groups.consumer.topics import Topics
 from penstock.groups.service import Groups
 from penstock.metadata.delta import Delta
 from penstock.metadata.image import BROKER, GROUP
@@ -30,6 +34,7 @@ from penstock.metadata.records import (
 )
 from penstock.model.errors import Refusal
 from penstock.model.ids import NodeId
+from penstock.model.job import Job
 from penstock.model.topic import CONSUMER_OFFSETS
 from tests.unit.coordinator.node import ME, OTHER, CoordinatorNode, topic, turns
 
@@ -344,3 +349,70 @@ async def test_all_committed_offsets_are_listed_with_pauses() -> None:
     assert sorted(each for each in found if each is not None) == [("g", "orders", 0, 7), ("h", "orders", 0, 9)]
     assert found.count(None) == 2
     node.groups.close()
+
+
+async def test_a_large_group_is_assigned_by_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (target, update):
+        monkeypatch.setattr(module, "MEMBERS_AT_ONCE_MAX", 1)
+    node = GroupsNode()
+    node.settings = BrokerSettings({"group.consumer.assignment.interval.ms": "0"})
+    await node.lead()
+    node.commit(*topic("orders", ORDERS_ID, ME, ME, ME))
+    assert await beat_until_assigned(node, "xyz") == {0, 1, 2}
+    assert not node.groups._assignments
+
+
+async def test_an_assignment_that_fails_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (target, update):
+        monkeypatch.setattr(module, "MEMBERS_AT_ONCE_MAX", 1)
+    attempts: list[AssignTarget] = []
+
+    def failing(action: AssignTarget) -> Job[list[TargetAssigned]]:
+        attempts.append(action)
+        if len(attempts) == 1:
+            raise Refusal("not now")
+        return assigning(action)
+
+    monkeypatch.setattr(service, "assigning", failing)
+    node = GroupsNode()
+    node.settings = BrokerSettings({"group.consumer.assignment.interval.ms": "0"})
+    await node.lead()
+    node.commit(*topic("orders", ORDERS_ID, ME, ME, ME))
+    assert await beat_until_assigned(node, "xyz") == {0, 1, 2}
+    assert len(attempts) > 1
+
+
+async def test_a_node_that_stops_abandons_its_assignments(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = GroupsNode()
+    await node.lead()
+    action = AssignTarget(
+        group_id="a", epoch=1, assignor="uniform", members={}, targets={}, resolved={}, topics=Topics()
+    )
+    node.groups.perform(1, action)
+    node.groups.abandon(1)
+    await turns()
+    assert not node.groups._assignments
+
+
+async def beat_until_assigned(node: GroupsNode, members: str) -> set[int]:
+    """Send heartbeats of three members until each has a partition; return the partitions."""
+    epochs, owned = dict.fromkeys(members, 0), dict[str, frozenset[int]]()
+    for _ in range(10):
+        for member in members:
+            reply = await node.groups.ask(
+                "a",
+                ConsumerGroupHeartbeat(
+                    group_id="a",
+                    member_id=member,
+                    member_epoch=epochs[member],
+                    rebalance_timeout_ms=1000,
+                    subscribed_topic_names=("orders",),
+                    topic_partitions={ORDERS_ID: owned[member]} if owned.get(member) and epochs[member] else {},
+                ),
+            )
+            assert not reply.error, reply
+            epochs[member] = reply.member_epoch
+            owned[member] = reply.assignment.get(ORDERS_ID, frozenset())
+            await turns()
+    assert [len(partitions) for partitions in owned.values()] == [1] * len(members)
+    return set().union(*owned.values())

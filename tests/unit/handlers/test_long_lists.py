@@ -7,11 +7,13 @@ from uuid import UUID
 
 import pytest
 
+from penstock.groups.commands import DescribedGroup, DescribedMember, DescribeGroups
+from penstock.groups.consumer.commands import ConsumerGroupDescribe, DescribedConsumerGroup, DescribedConsumerMember
 from penstock.handlers.support.registry import COLD
 from penstock.model.job import finish
 from penstock.scheduling.scheduler import SLICE_COST, Pace
 from penstock.wire import codec
-from penstock.wire.api import ApiKey
+from penstock.wire.api import APIS, ApiKey
 from tests.unit.handlers.fakes import FakeNode
 from tests.unit.handlers.requests import body_of
 
@@ -84,3 +86,47 @@ async def test_a_handler_rests_in_each_pass_over_a_list(
     request = replace(node.request(api_key, version, body), pace=pace)
     await COLD[api_key](node.context, request)
     assert pace.rest_count >= passes * COUNT // SLICE_COST - passes
+
+
+@pytest.mark.parametrize(
+    ("api_key", "field", "command", "found"),
+    [
+        pytest.param(
+            ApiKey.CONSUMER_GROUP_DESCRIBE,
+            "group_ids",
+            ConsumerGroupDescribe,
+            DescribedConsumerGroup(
+                group_id="g",
+                members=[
+                    DescribedConsumerMember(
+                        member_id=f"m{number}", instance_id=None, rack_id=None, member_epoch=1, client_id="",
+                        client_host="", subscribed_topic_names=(), subscribed_topic_regex="", assignment=(),
+                        target_assignment=(), member_type=1,
+                    )
+                    for number in range(COUNT)
+                ],
+            ),
+            id="consumer group",
+        ),
+        pytest.param(
+            ApiKey.DESCRIBE_GROUPS,
+            "groups",
+            DescribeGroups,
+            DescribedGroup(
+                group_id="g", state="Stable", members=(DescribedMember("m", None, "", "", b"", b""),) * COUNT
+            ),
+            id="classic group",
+        ),
+    ],
+)  # fmt: skip
+async def test_the_description_of_a_large_group_rests_after_each_slice(
+    api_key: int, field: str, command: type, found: object
+) -> None:
+    node = FakeNode()
+    node.groups.replies[command] = (found,)
+    pace = CountingPace(node)
+    body = body_of(api_key, APIS[api_key].max_version, **{field: ("g",)})
+    request = replace(node.request(api_key, APIS[api_key].max_version, body), pace=pace)
+    reply = await COLD[api_key](node.context, request)
+    assert len(reply.groups[0].members) == COUNT
+    assert pace.rest_count >= COUNT // SLICE_COST - 1

@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from penstock_sim.clock import SimClock
 from penstock_sim.loop import SimLoop, Stuck
 
 
@@ -44,6 +45,28 @@ def test_scheduling_depends_only_on_the_seed() -> None:
         return calls
 
     assert story(1) == story(1) != story(2)
+
+
+def test_a_blocking_call_moves_the_clock_of_its_owner_and_delays_its_next_callback() -> None:
+    loop = make_loop()
+    owner = loop.owner("node")
+    clock = SimClock(loop, owner)
+    began = clock.monotonic()
+    seen: list[tuple[str, float, float]] = []
+
+    def note(name: str) -> None:
+        seen.append((name, round(clock.monotonic() - began, 6), loop.now))
+
+    def call() -> None:
+        owner.block(loop.now, 0.25)
+        owner.block(loop.now, 0.25)
+        note("returned")
+        clock.call_later(1.0, lambda: note("timer"))
+
+    loop.as_owner(owner, call)
+    loop.as_owner(owner, note, "next")
+    loop.run(asyncio.sleep(2))
+    assert seen == [("returned", 0.5, 0.0), ("next", 0.5, 0.5), ("timer", 1.5, 1.5)]
 
 
 def test_a_dead_owner_never_runs_again() -> None:

@@ -1,5 +1,6 @@
 """Commands to consumer groups, their replies and the groups' settings, as plain values."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -159,7 +160,8 @@ class DescribedConsumerGroup:
     group_epoch: int = 0
     assignment_epoch: int = 0
     assignor_name: str = ""
-    members: tuple[DescribedConsumerMember, ...] = ()
+    members: Iterable[DescribedConsumerMember] = ()
+    """Described as they are iterated over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +178,8 @@ class Volatile:
     """Whether a match of the regular expressions is scheduled."""
     describable: Describable | None = None
     """The topics that they may match."""
+    assigning_epoch: int | None = None
+    """The group epoch for which a new target is being computed off the event loop or written."""
 
 
 FRESH: Final = Volatile()

@@ -1,8 +1,14 @@
-"""The description of a group for ConsumerGroupDescribe."""
+"""The description of a group for ConsumerGroupDescribe.
 
-from collections.abc import Iterable, Mapping
+The members of a large group are described by the caller, in slices, as it iterates over them: they are values, so the
+description is that of the moment of the request.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from uuid import UUID
 
+from penstock.groups.consumer.assignors import Assignment
 from penstock.groups.consumer.commands import (
     DescribedConsumerGroup,
     DescribedConsumerMember,
@@ -21,11 +27,22 @@ def describe(group: ConsumerGroup, topics: Topics, default_assignor: str) -> Des
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=max(sorted(votes), key=votes.__getitem__, default=default_assignor),
-        members=tuple(_describe_member(group, member, topics) for member in group.members.values()),
+        members=_Members(tuple(group.members.values()), dict(group.targets), topics),
     )
 
 
-def _describe_member(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> DescribedConsumerMember:
+@dataclass(frozen=True, slots=True)
+class _Members:
+    members: tuple[ConsumerMember, ...]
+    targets: Mapping[str, Assignment]
+    topics: Topics
+
+    def __iter__(self) -> Iterator[DescribedConsumerMember]:
+        for member in self.members:
+            yield _describe_member(member, self.targets.get(member.id, {}), self.topics)
+
+
+def _describe_member(member: ConsumerMember, target: Assignment, topics: Topics) -> DescribedConsumerMember:
     # Includes partitions that the member has yet to revoke, because it still owns them.
     owned: dict[UUID, set[int]] = {}
     for epochs in (member.assigned, member.revoking):
@@ -41,7 +58,7 @@ def _describe_member(group: ConsumerGroup, member: ConsumerMember, topics: Topic
         subscribed_topic_names=tuple(sorted(member.topic_names)),
         subscribed_topic_regex=member.topic_regex,
         assignment=_describe_partitions(owned, topics),
-        target_assignment=_describe_partitions(group.targets.get(member.id, {}), topics),
+        target_assignment=_describe_partitions(target, topics),
         member_type=0 if member.classic is not None else 1,
     )
 

@@ -38,6 +38,7 @@ from penstock.groups.consumer.member import MemberState
 from penstock.groups.consumer.migration import upgrade
 from penstock.groups.consumer.records import ConsumerGroupMetadataKey
 from penstock.groups.consumer.regex import matching
+from penstock.groups.consumer.target import AssignmentFailed, TargetAssigned
 from penstock.groups.consumer.topics import Topics
 from penstock.groups.consumer.update import Update
 from penstock.groups.errors import GroupIdNotFound, InvalidGroupId, InvalidSessionTimeout
@@ -158,6 +159,29 @@ class ConsumerGroups:
                 error=GroupIdNotFound.code, error_message=f"Group {group_id} {what}.", group_id=group_id
             )
         return describe(group, self.topics, self.settings_of(group_id).assignors[0])
+
+    # -- target assignments of large groups ----------------------------------------------------
+
+    def assigned(self, command: TargetAssigned, turn: Turn) -> None:
+        update = self._assigning(command, turn)
+        if update is not None:
+            update.write_targets(command)
+            update.finish()
+        turn.answer(update is not None)
+
+    def assignment_failed(self, command: AssignmentFailed, turn: Turn) -> None:
+        update = self._assigning(command, turn)
+        if update is not None:
+            update.end_assignment()
+            update.finish()
+        turn.answer(update is not None)
+
+    def _assigning(self, command: TargetAssigned | AssignmentFailed, turn: Turn) -> Update | None:
+        """Return the group if it still waits for this target: it may have been deleted or converted meanwhile."""
+        group = self.find(command.group_id)
+        if group is None or group.volatile.assigning_epoch != command.epoch or group.assignment_epoch >= command.epoch:
+            return None
+        return self._update(group, turn)
 
     # -- timers ------------------------------------------------------------------------------
 

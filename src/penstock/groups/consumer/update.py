@@ -2,16 +2,15 @@
 
 Used by heartbeat.py and classic_members.py, whose members differ only in their
 requests. Adds records to the turn and changes no state: the results of earlier steps are
-passed to later ones. Calls the assignors and reconciliation.py.
+passed to later ones. Calls target.py and reconciliation.py.
 """
 
 from dataclasses import replace
 from enum import Enum, auto
 from typing import Final, NamedTuple
-from uuid import UUID
 
 from penstock.groups.commands import Describable
-from penstock.groups.consumer.assignors import ASSIGNORS, Assignment, MemberSubscription
+from penstock.groups.consumer.assignors import ASSIGNORS, Assignment
 from penstock.groups.consumer.commands import (
     ConsumerSettings,
     regex_timer,
@@ -26,6 +25,13 @@ from penstock.groups.consumer.records import (
     ConsumerGroupTargetAssignmentMetadataValue,
 )
 from penstock.groups.consumer.regex import check_regex
+from penstock.groups.consumer.target import (
+    MEMBERS_AT_ONCE_MAX,
+    PARTITIONS_AT_ONCE_MAX,
+    AssignTarget,
+    TargetAssigned,
+    assign,
+)
 from penstock.groups.consumer.topics import Topics
 from penstock.groups.records import GroupRecord
 from penstock.groups.turn import Turn
@@ -171,29 +177,56 @@ class Update:
     # -- the target assignment ---------------------------------------------------------------
 
     def update_target(self, group_epoch: int, old: ConsumerMember, new: ConsumerMember) -> Target:
-        """Compute a new target if the group epoch is newer and the minimum interval has passed."""
+        """Compute a new target if the group epoch is newer and the minimum interval has passed.
+
+        That of a large group is computed later (target.py): until then the old one stays.
+        """
         group = self.group
-        if group.assignment_epoch >= group_epoch or not self._may_assign:
-            return Target(group.assignment_epoch, group.target_of(new.id, new.instance_id))
-        members = dict(group.members)
-        replaced = group.static_member(new.instance_id)
-        if replaced is not None:
-            del members[replaced.id]
-        members[new.id] = new
-        assignment = ASSIGNORS[self._assignor(old, new)](*self._assignable(members, new))
+        current = Target(group.assignment_epoch, group.target_of(new.id, new.instance_id))
+        if group.assignment_epoch >= group_epoch or not self._may_assign or self.volatile.assigning_epoch is not None:
+            return current
+        action = self._assignment_of(group_epoch, old, new)
+        if self._is_large(new):
+            self.volatile = replace(self.volatile, assigning_epoch=group_epoch)
+            self.turn.decision.actions.append(action)
+            return current
+        assignment = assign(action)
         for member_id in sorted(assignment):
             before = group.targets.get(member_id)
             if before is not assignment[member_id] and before != assignment[member_id]:
                 self.turn.write(target_record(group.id, member_id, assignment[member_id]))
+        self._write_assignment_epoch(group_epoch)
+        return Target(group_epoch, assignment[new.id])
+
+    def write_targets(self, part: TargetAssigned) -> None:
+        """Write a part of the target of a large group, and with the last one its epoch."""
+        group = self.group
+        for member_id, instance_id, assignment in part.targets:
+            # A member that has left has raised the group epoch, so its partitions are assigned again.
+            member = group.members.get(member_id) or group.static_member(instance_id)
+            if member is not None and group.targets.get(member.id) != assignment:
+                self.turn.write(target_record(group.id, member.id, assignment))
+        if part.is_last:
+            self._write_assignment_epoch(part.epoch)
+            self.end_assignment()
+
+    def end_assignment(self) -> None:
+        """Let the next heartbeat compute a target if it is out of date."""
+        self.volatile = replace(self.volatile, assigning_epoch=None)
+
+    def _write_assignment_epoch(self, epoch: int) -> None:
         self.turn.write(
             GroupRecord(
-                ConsumerGroupTargetAssignmentMetadataKey(group.id),
-                ConsumerGroupTargetAssignmentMetadataValue(
-                    assignment_epoch=group_epoch, assignment_timestamp=self.turn.now
-                ),
+                ConsumerGroupTargetAssignmentMetadataKey(self.group.id),
+                ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=self.turn.now),
             )
         )
-        return Target(group_epoch, assignment[new.id])
+
+    def _is_large(self, new: ConsumerMember) -> bool:
+        if len(self.group.members) > MEMBERS_AT_ONCE_MAX:
+            return True
+        found = (self.topics.by_name.get(name) for name in self.group.subscribed_names(including=new))
+        return sum(topic.partition_count for topic in found if topic is not None) > PARTITIONS_AT_ONCE_MAX
 
     @property
     def _may_assign(self) -> bool:
@@ -211,23 +244,24 @@ class Update:
         served = [name for name in self.settings.assignors if name in ASSIGNORS] or list(ASSIGNORS)
         return max(served, key=lambda name: (votes[name], -served.index(name)))
 
-    def _assignable(
-        self, members: dict[str, ConsumerMember], new: ConsumerMember
-    ) -> tuple[dict[str, MemberSubscription], dict[UUID, int]]:
-        """Return the members and topics as inputs for an assignor."""
+    def _assignment_of(self, epoch: int, old: ConsumerMember, new: ConsumerMember) -> AssignTarget:
+        """Return the group with a new or changed member as input of an assignment."""
         group = self.group
-        ids: dict[tuple[frozenset[str], str], frozenset[UUID]] = {}
-        subscriptions: dict[str, MemberSubscription] = {}
-        for member in members.values():
-            key = member.topic_names, member.topic_regex
-            if key not in ids:
-                ids[key] = self.topics.ids_of(group.topics_of(member))
-            target = group.targets.get(member.id, {}) if member is not new else group.target_of(new.id, new.instance_id)
-            subscriptions[member.id] = MemberSubscription(
-                topics=ids[key], target=target, instance_id=member.instance_id, rack_id=member.rack_id
-            )
-        every = frozenset[UUID]().union(*ids.values())
-        return subscriptions, {topic: self.topics.by_id[topic].partition_count for topic in every}
+        members, targets = dict(group.members), dict(group.targets)
+        replaced = group.static_member(new.instance_id)
+        if replaced is not None and replaced.id != new.id:
+            del members[replaced.id]
+            targets[new.id] = group.target_of(new.id, new.instance_id)
+        members[new.id] = new
+        return AssignTarget(
+            group_id=group.id,
+            epoch=epoch,
+            assignor=self._assignor(old, new),
+            members=members,
+            targets=targets,
+            resolved=dict(group.resolved),
+            topics=self.topics,
+        )
 
     # -- the member's step -------------------------------------------------------------------
 

@@ -480,8 +480,10 @@ class SocketConnection:
         if self._frame is not None:
             buffer, self._frame = self._frame, None
             network.give_back(buffer)
-        if self._session is not None:
-            self._session.lost(error)
+        # The session refers to its connection: without this, each would wait for a garbage collection.
+        session, self._session = self._session, None
+        if session is not None:
+            session.lost(error)
 
     def overdue(self, now: float) -> str | None:
         """Return the reason to close this connection, if there is one; see `REASONS`."""

@@ -117,6 +117,16 @@ def test_a_group_is_described_with_current_and_target_assignments() -> None:
     assert (missing.error, missing.error_message) == (69, "Group h not found.")
 
 
+def test_a_description_shows_the_group_at_the_time_of_the_request() -> None:
+    world = GroupsModel({"foo": 2})
+    world.join("a", "foo")
+    (group,) = world.ask(ConsumerGroupDescribe((GROUP,)))
+    world.join("b", "foo")
+    world.set_topics(foo=0)
+    (member,) = group.members
+    assert member.target_assignment == (DescribedPartitions(topic_id=FOO, topic_name="foo", partitions=(0, 1)),)
+
+
 def test_replay_of_a_compacted_log_gives_the_same_group() -> None:
     world = shared()
     world.join("c", "foo", instance_id="i")
