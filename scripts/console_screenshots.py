@@ -38,7 +38,7 @@ SQL = "SELECT value->>'$.customer' AS customer, count(*) AS orders FROM topic('o
 PAGES = {
     "overview": ("", "Busiest topics"),
     "topics": ("topics", "web.clicks"),
-    "topic": ("topics/orders", "Latest"),
+    "topic": ("topics/orders", "In sync"),
     "topic-replicas": ("topics/orders?tab=replicas", "with replicas of this topic"),
     "topic-settings": ("topics/orders?tab=settings", "retention.ms"),
     "topic-skew": ("topics/orders?tab=skew", "Most frequent keys"),
