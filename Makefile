@@ -18,7 +18,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: abuse chaos failover fuzz crash diff sim help run setup test test-all test-browser flaky coverage check format bench bench-cluster bench-spark bench-tls spark-chaos docs docs-site lock release-check screenshots container-check clean
+.PHONY: abuse chaos failover fuzz crash diff sim help run setup test test-all test-browser flaky coverage check format bench bench-cluster bench-console bench-spark bench-tls spark-chaos docs docs-site lock release-check screenshots container-check clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,11 +37,12 @@ setup: $(DEV_READY) ## Create .venv with the penstock command and the developmen
 test: $(DEV_READY) ## Run the fast tests on all cores in random order (ARGS= is passed to pytest)
 	@$(BIN)/python -m tests $(ARGS)
 
-test-all: test ## Run all tests: `make test`, then the slow tests
+test-all: test ## Run all tests: `make test`, then the slow tests, then those in a browser
 	@$(BIN)/python -m tests --slow $(ARGS)
+	@$(BIN)/python -m tests --browser $(ARGS)
 
-test-browser: $(DEV_READY) ## Test the web console in Chromium, which must be installed
-	@$(BIN)/python -m tests --browser --workers 1 $(ARGS)
+test-browser: $(DEV_READY) ## Test the web console in Chromium; skips the tests if it is not installed
+	@$(BIN)/python -m tests --browser $(ARGS)
 
 PART ?= unit
 flaky: ROUNDS ?= 7
@@ -70,6 +71,9 @@ bench-cluster: $(DEV_READY) ## Benchmark a three-node cluster, and Apache Kafka 
 
 bench-tls: $(DEV_READY) ## Benchmark TLS and logins, and Apache Kafka for comparison if Java is installed (ARGS=)
 	@$(BIN)/python -m benchmarks.tls $(ARGS)
+
+bench-console: $(DEV_READY) ## Measure the web console against its limits; needs Chromium (ARGS=)
+	@$(BIN)/python -m benchmarks.console $(ARGS)
 
 bench-spark: $(DEV_READY) ## Benchmark the Spark source and sink, and Spark's Kafka connector for comparison if Maven is installed (ARGS=)
 	@$(BIN)/python -m benchmarks.spark $(ARGS)

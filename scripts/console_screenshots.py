@@ -29,7 +29,8 @@ from tests.console.console_process import ConsoleProcess
 from tests.support.penstock_cluster import PenstockCluster
 
 FOLDER = Path(__file__).parents[1] / "docs" / "images" / "console"
-COLOURS = 96
+# Fewer would turn the few red pixels of an error grey.
+COLOURS = 256
 THEMES: Final[tuple[Literal["light", "dark"], ...]] = ("light", "dark")
 PATIENCE_MS = 60_000
 SQL = "SELECT value->>'$.customer' AS customer, count(*) AS orders FROM topic('orders') GROUP BY 1 ORDER BY 2 DESC"
@@ -37,7 +38,7 @@ SQL = "SELECT value->>'$.customer' AS customer, count(*) AS orders FROM topic('o
 PAGES = {
     "overview": ("", "Busiest topics"),
     "topics": ("topics", "web.clicks"),
-    "topic": ("topics/orders", "Latest"),
+    "topic": ("topics/orders", "In sync"),
     "topic-replicas": ("topics/orders?tab=replicas", "with replicas of this topic"),
     "topic-settings": ("topics/orders?tab=settings", "retention.ms"),
     "topic-skew": ("topics/orders?tab=skew", "Most frequent keys"),

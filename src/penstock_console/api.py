@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 PASSWORD_SIZE_MAX: Final = 1000
 FAILED_LOGIN_S: Final = 1.0
+PAGE_S_MAX: Final = 90.0
+"""A page that takes longer is reported; some read a sample of a topic."""
 
 
 class Api:
@@ -82,11 +84,17 @@ class Api:
             return await endpoint.serve(call, request)
         read = endpoint.read
         assert read is not None, "an endpoint reads or serves"
-        if not endpoint.is_slow:
-            return await self._console.run(lambda: respond(read(call)))
-        async with self._console.limits.read():
-            # Encoded in the thread, too, because a page may be large.
-            return await self._console.run(lambda: respond(read(call)))
+        try:
+            async with asyncio.timeout(PAGE_S_MAX if endpoint.method == "GET" else None):
+                if not endpoint.is_slow:
+                    return await self._console.run(lambda: respond(read(call)))
+                async with self._console.limits.read():
+                    # Encoded in the thread, too, because a page may be large.
+                    return await self._console.run(lambda: respond(read(call)))
+        except TimeoutError:
+            raise ApiError(
+                504, "REQUEST_TIMED_OUT", f"The cluster did not answer within {PAGE_S_MAX:g} s.", "Try again."
+            ) from None
 
     def _describe_session(self, session: Session | None) -> dict[str, Any]:
         clusters = []

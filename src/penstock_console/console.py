@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
+from penstock.sqlview import isolated
 from penstock_console.clusters import ClusterAccess
 from penstock_console.errors import ApiError, not_found
 from penstock_console.history import History
@@ -18,6 +19,8 @@ from penstock_console.settings import ConsoleSettings
 
 T = TypeVar("T")
 THREADS_MAX: Final = 16
+CHILDREN_MAX: Final = 2
+"""Child processes that run SQL, conditions of tails, and searches."""
 
 
 class Console:
@@ -47,6 +50,7 @@ class Console:
         return History(HistoryFile(self.settings.history, cluster), now_ms=int(time.time() * 1000))
 
     def start(self) -> None:
+        isolated.limit_children(CHILDREN_MAX)
         for access in self._shared.values():
             self._start_sampling(access)
 
@@ -58,6 +62,7 @@ class Console:
         self.sessions.close()
         for access in self._shared.values():
             access.close()
+        isolated.close_idle()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def run(self, call: Callable[[], T]) -> T:

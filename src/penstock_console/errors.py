@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from penstock.actions.errors import CONNECTION_REFUSED, TIMED_OUT, TRANSPORT, UNKNOWN_HOST, ActionError, ActionErrors
 from penstock.model.errors import PenstockError
-from penstock.sqlview.errors import QueryError
+from penstock.sqlview.errors import QueryError, TooManyQueries
 from penstock_client.errors import NAMES, BrokerError, PenstockClientError
 
 _UNREACHABLE: Final = frozenset({CONNECTION_REFUSED, UNKNOWN_HOST, TRANSPORT, "_ALL_BROKERS_DOWN", "_RESOLVE"})
@@ -72,6 +72,8 @@ def api_error(error: Exception) -> ApiError | None:
             return ApiError(first.status, first.code, str(error), first.hint)
         case ActionError():
             return _from_action(error)
+        case TooManyQueries():
+            return ApiError(429, "TOO_MANY_READS", "Too many queries are running.", "Try again in some seconds.")
         case QueryError():
             return ApiError(400, "INVALID_QUERY", _without_options(str(error)))
         case BrokerError():

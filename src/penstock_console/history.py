@@ -49,6 +49,8 @@ class _Ring:
     def __init__(self, resolution: Resolution) -> None:
         self._step_ms, self._count = resolution
         self._values: dict[str, array[float]] = {}
+        self._written: dict[str, int] = {}
+        """The step of the newest sample of each series, the oldest step first."""
         self._step = -1
 
     def add(self, at_ms: int, values: Mapping[str, float]) -> None:
@@ -67,6 +69,8 @@ class _Ring:
                     continue
                 found = self._values[series] = array("d", [math.nan]) * self._count
             found[step % self._count] = value
+            self._written.pop(series, None)
+            self._written[series] = step
 
     def times(self, count: int) -> list[int]:
         return [(self._step - count + 1 + each) * self._step_ms for each in range(count)] if self._step >= 0 else []
@@ -80,12 +84,15 @@ class _Ring:
         return [None if math.isnan(value) else value for value in found]
 
     def _drop_one_without_samples(self) -> bool:
-        """Make room by removing a series that no longer exists."""
-        for series, samples in self._values.items():
-            if all(map(math.isnan, samples)):
-                del self._values[series]
-                return True
-        return False
+        """Make room by removing a series that no longer exists.
+
+        Called for every series that finds no room, thousands of times per sample in a large cluster.
+        """
+        series, written = next(iter(self._written.items()))
+        if self._step - written < self._count:
+            return False
+        del self._values[series], self._written[series]
+        return True
 
 
 class History:

@@ -9,7 +9,7 @@ from penstock_console.errors import ApiError
 
 STREAMS_MAX: Final = 20
 FILTERS_MAX: Final = 4
-"""Streams with an SQL condition, each of which has a child process."""
+"""Searches, and tails with an SQL condition, which share the child processes."""
 READS_MAX: Final = 4
 QUERIES_MAX: Final = 2
 READ_WAIT_S: Final = 10.0

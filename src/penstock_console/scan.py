@@ -21,6 +21,8 @@ WINDOW_MAX: Final = 1_600_000
 """Offsets of a window, over all partitions."""
 WINDOW_S: Final = 30.0
 MEMORY_BYTES: Final = 512 * 1024 * 1024
+CHILD_WAIT_S: Final = 120.0
+"""How long a stream waits for a child process. Every query that may come first has a shorter limit."""
 
 
 class Selection(NamedTuple):
@@ -146,6 +148,7 @@ class Scan:
             memory_bytes=MEMORY_BYTES,
             masks={topic: list(paths) for topic, paths in self._access.masks.items()},
             began=self._began,
+            wait_s=CHILD_WAIT_S,
         ) as rows:
             found = [_record(self._log.topic, row) for row in rows]
         with self._lock:

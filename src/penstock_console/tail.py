@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from penstock.actions.librdkafka import action_error, client_config
@@ -14,7 +13,7 @@ from penstock.sqlview import isolated
 from penstock_console.errors import ApiError, api_error
 from penstock_console.log_reader import Offsets, open_log, render_cursor, start_of
 from penstock_console.record_view import record_row
-from penstock_console.scan import MEMORY_BYTES, Selection
+from penstock_console.scan import CHILD_WAIT_S, MEMORY_BYTES, Selection
 from penstock_console.stream import Events, Stopped
 
 if TYPE_CHECKING:
@@ -56,20 +55,19 @@ class Tail:
 
     def run(self) -> None:
         """Read until the browser closes the stream; connect again when the cluster was gone."""
-        with ExitStack() as stack:
-            select = self._open_filter(stack)
-            while True:
-                try:
-                    self._follow(select)
-                except Stopped:
+        select = self._open_filter()
+        while True:
+            try:
+                self._follow(select)
+            except Stopped:
+                raise
+            except Exception as error:
+                found = api_error(error)
+                if found is None or found.status not in _PASSING:
                     raise
-                except Exception as error:
-                    found = api_error(error)
-                    if found is None or found.status not in _PASSING:
-                        raise
-                    self._report(found)
-                    if self._events.stopped.wait(RETRY_S):
-                        raise Stopped from None
+                self._report(found)
+                if self._events.stopped.wait(RETRY_S):
+                    raise Stopped from None
 
     def _follow(self, select: Callable[[list[LineRecord]], list[LineRecord]]) -> None:
         from confluent_kafka import Consumer, TopicPartition
@@ -142,12 +140,12 @@ class Tail:
         records = [line_record(message, self._options.topic) for message in messages]
         return records if mask is None else [mask.hide_in(record) for record in records]
 
-    def _open_filter(self, stack: ExitStack) -> Callable[[list[LineRecord]], list[LineRecord]]:
+    def _open_filter(self) -> Callable[[list[LineRecord]], list[LineRecord]]:
         selection = self._options.selection
         if not selection.where:
             return lambda records: [record for record in records if selection.matches_plainly(record)]
-        matching = stack.enter_context(
-            isolated.run_filter(selection.condition(), timeout_s=FILTER_S, memory_bytes=MEMORY_BYTES)
+        matching = isolated.open_filter(
+            selection.condition(), timeout_s=FILTER_S, memory_bytes=MEMORY_BYTES, wait_s=CHILD_WAIT_S
         )
 
         def select(records: list[LineRecord]) -> list[LineRecord]:

@@ -1,7 +1,6 @@
-"""Fixtures of the console's browser tests: a sample cluster, its console, and a visitor.
+"""Fixtures of the console's browser tests: one browser for the whole run, a sample cluster, its console, and a visitor.
 
-The cluster is filled before the browser starts: Playwright keeps an event loop running in this thread, and commands
-that run in this process start one of their own.
+Without Chromium, `browser` skips a test before anything else is started for it.
 """
 
 from __future__ import annotations
@@ -26,11 +25,16 @@ from tests.support.sharing import Sharing
 
 @dataclass(frozen=True)
 class Sample:
-    """A filled cluster of one node, its console, and a browser."""
+    """A filled cluster of one node, and its console."""
 
     bootstrap: str
     console: ConsoleProcess
-    browser: Any
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    with chromium() as started:
+        yield started
 
 
 @contextmanager
@@ -46,7 +50,7 @@ def sample_with_console() -> Iterator[Sample]:
         console = stack.enter_context(
             ConsoleProcess(node.bootstrap, "--pipeline", str(pipeline), "--mask", "payments:$.customer")
         )
-        yield Sample(node.bootstrap, console, stack.enter_context(chromium()))
+        yield Sample(node.bootstrap, console)
 
 
 @pytest.fixture
@@ -55,8 +59,8 @@ def world(sharing: Sharing) -> Sample:
 
 
 @pytest.fixture
-def visitor(world: Sample) -> Iterator[Visitor]:
-    made = Visitor(world.browser)
+def visitor(browser: Any, world: Sample) -> Iterator[Visitor]:
+    made = Visitor(browser)
     yield made
     made.close()
     assert made.errors == []

@@ -32,6 +32,11 @@ class ConsoleProcess:
         return f"{self.address}/c/local/{path}"
 
     @property
+    def pid(self) -> int:
+        assert self._process is not None, "the console is not running"
+        return self._process.pid
+
+    @property
     def log(self) -> str:
         return (Path(self._folder.name) / "console.log").read_text(errors="replace")
 

@@ -11,6 +11,7 @@ import random
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -99,12 +100,15 @@ def fill(bootstrap: str, *, replicas: int = 1) -> None:
     _check(
         "quota", "set", "--user", "reports", "producer_byte_rate=1048576", "consumer_byte_rate=4194304", at=bootstrap
     )
+    _check("quota", "set", "--user", "<script>window.hacked=true</script>", "request_percentage=10", at=bootstrap)
     _check("quota", "set", "--client-id", "batch-import", "request_percentage=50", at=bootstrap)
     _check("config", "set", "--topic", "orders", "retention.ms=259200000", "max.message.bytes=2097152", at=bootstrap)
 
 
 def _check(*words: str, at: str, given: str = "") -> None:
-    done = penstock(*words, "--bootstrap", at, given=given)
+    # Playwright keeps an event loop running in this thread, and a command starts one of its own.
+    with ThreadPoolExecutor(1) as thread:
+        done = thread.submit(penstock, *words, "--bootstrap", at, given=given).result()
     assert done.code == 0, (words, done.out, done.err)
 
 

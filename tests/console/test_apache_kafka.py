@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from tests.console import sample
-from tests.console.browser import Visitor, chromium
+from tests.console.browser import Visitor
 from tests.console.conftest import Sample
 from tests.console.console_process import ConsoleProcess
 from tests.support.apache_kafka import ApacheKafka
@@ -41,7 +41,7 @@ def apache_with_console() -> Iterator[Sample]:
         kafka = stack.enter_context(ApacheKafka())
         sample.fill(kafka.bootstrap)
         console = stack.enter_context(ConsoleProcess(kafka.bootstrap))
-        yield Sample(kafka.bootstrap, console, stack.enter_context(chromium()))
+        yield Sample(kafka.bootstrap, console)
 
 
 @pytest.fixture

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from tests.console import sample
-from tests.console.browser import Visitor, chromium
+from tests.console.browser import Visitor
 from tests.console.console_process import ConsoleProcess
 from tests.support.penstock_process import PenstockProcess
 from tests.support.ports import HOST
@@ -21,43 +21,35 @@ pytestmark = pytest.mark.browser
 PASSWORD = "correct horse"
 
 
-class Place:
-    """A node, which accepts logins on a second listener, and a browser."""
-
-    def __init__(self, node: PenstockProcess, browser: Any) -> None:
-        self.node = node
-        self.browser = browser
-
-
 @contextmanager
-def node_and_browser() -> Iterator[Place]:
+def node_with_logins() -> Iterator[PenstockProcess]:
+    """A node that accepts logins on a second listener."""
     properties = {
         "sasl.enabled.mechanisms": "PLAIN",
         "listener.name.clients.plain.sasl.jaas.config": jaas(alice=PASSWORD),
     }
-    with ExitStack() as stack:
-        node = stack.enter_context(PenstockProcess(properties=properties, listeners={"CLIENTS": "SASL_PLAINTEXT"}))
+    with PenstockProcess(properties=properties, listeners={"CLIENTS": "SASL_PLAINTEXT"}) as node:
         sample.create_topics(node.bootstrap, {"orders": 2})
         sample.produce_orders(node.bootstrap, "orders", 20)
-        yield Place(node, stack.enter_context(chromium()))
+        yield node
 
 
 @pytest.fixture
-def place(sharing: Sharing) -> Place:
-    return sharing.of(node_and_browser)
+def node(sharing: Sharing) -> PenstockProcess:
+    return sharing.of(node_with_logins)
 
 
 @pytest.fixture
-def visitor(place: Place) -> Iterator[Visitor]:
-    made = Visitor(place.browser)
+def visitor(browser: Any) -> Iterator[Visitor]:
+    made = Visitor(browser)
     yield made
     made.close()
     assert made.errors == []
     assert made.foreign_requests() == []
 
 
-def test_a_read_only_console_offers_no_change(place: Place, visitor: Visitor) -> None:
-    with ConsoleProcess(place.node.bootstrap, "--read-only") as console:
+def test_a_read_only_console_offers_no_change(node: PenstockProcess, visitor: Visitor) -> None:
+    with ConsoleProcess(node.bootstrap, "--read-only") as console:
         page = visitor.open(console.page("topics"))
         page.get_by_role("link", name="orders", exact=True).wait_for()
         page.get_by_text("Read-only", exact=True).wait_for()
@@ -76,8 +68,8 @@ def test_a_read_only_console_offers_no_change(place: Place, visitor: Visitor) ->
         assert visitor.axe() == []
 
 
-def test_contents_are_hidden_from_other_computers(place: Place, visitor: Visitor) -> None:
-    with ConsoleProcess(place.node.bootstrap, host="0.0.0.0") as console:
+def test_contents_are_hidden_from_other_computers(node: PenstockProcess, visitor: Visitor) -> None:
+    with ConsoleProcess(node.bootstrap, host="0.0.0.0") as console:
         page = visitor.open(console.page("topics/orders/records"))
         page.get_by_text("Record contents are hidden").wait_for()
         assert page.get_by_role("table", name="Records").count() == 0
@@ -85,9 +77,9 @@ def test_contents_are_hidden_from_other_computers(place: Place, visitor: Visitor
         page.get_by_text("Read-only", exact=True).wait_for()
 
 
-def test_a_login_with_the_clusters_password_opens_the_pages(place: Place, visitor: Visitor) -> None:
+def test_a_login_with_the_clusters_password_opens_the_pages(node: PenstockProcess, visitor: Visitor) -> None:
     words = ["--login", "-X", "security.protocol=SASL_PLAINTEXT", "-X", "sasl.mechanism=PLAIN"]
-    with ConsoleProcess(place.node.address("CLIENTS"), *words) as console:
+    with ConsoleProcess(node.address("CLIENTS"), *words) as console:
         page = visitor.open(console.page("topics"))
         page.get_by_role("heading", name="Log in").wait_for()
         assert visitor.axe() == []
@@ -106,9 +98,9 @@ def test_a_login_with_the_clusters_password_opens_the_pages(place: Place, visito
         page.get_by_role("heading", name="Log in").wait_for()
 
 
-def test_a_page_asks_for_a_new_login_after_a_restart(place: Place, visitor: Visitor) -> None:
+def test_a_page_asks_for_a_new_login_after_a_restart(node: PenstockProcess, visitor: Visitor) -> None:
     words = ["--login", "-X", "security.protocol=SASL_PLAINTEXT", "-X", "sasl.mechanism=PLAIN"]
-    with ConsoleProcess(place.node.address("CLIENTS"), *words) as console:
+    with ConsoleProcess(node.address("CLIENTS"), *words) as console:
         page = visitor.open(console.page("topics"))
         page.get_by_label("User").fill("alice")
         page.get_by_label("Password").fill(PASSWORD)
@@ -119,8 +111,8 @@ def test_a_page_asks_for_a_new_login_after_a_restart(place: Place, visitor: Visi
         page.get_by_role("heading", name="Log in").wait_for()
 
 
-def test_several_clusters_are_listed(place: Place, visitor: Visitor) -> None:
-    with ConsoleProcess(place.node.bootstrap, "--cluster", f"other={place.node.bootstrap}") as console:
+def test_several_clusters_are_listed(node: PenstockProcess, visitor: Visitor) -> None:
+    with ConsoleProcess(node.bootstrap, "--cluster", f"other={node.bootstrap}") as console:
         page = visitor.open(console.address)
         page.get_by_role("link", name="other").click()
         page.get_by_role("heading", name="Overview").wait_for()
@@ -129,8 +121,8 @@ def test_several_clusters_are_listed(place: Place, visitor: Visitor) -> None:
         assert visitor.axe() == []
 
 
-def test_inline_scripts_are_blocked(place: Place, visitor: Visitor) -> None:
-    with ConsoleProcess(place.node.bootstrap) as console:
+def test_inline_scripts_are_blocked(node: PenstockProcess, visitor: Visitor) -> None:
+    with ConsoleProcess(node.bootstrap) as console:
         page = visitor.open(console.page())
         page.get_by_role("heading", name="Overview").wait_for()
         blocked = page.evaluate(

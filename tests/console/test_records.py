@@ -169,6 +169,8 @@ def test_hostile_contents_stay_text(world: Sample, visitor: Visitor) -> None:
     page.get_by_text("<b>name</b>").first.wait_for()
     visitor.open(world.console.page("groups/%3Cimg%20src%3Dx%20onerror%3D'window.hacked%3Dtrue'%3E"))
     page.get_by_role("heading", name="<img src=x onerror").wait_for()
+    visitor.open(world.console.page("access"))
+    page.get_by_text("<script>window.hacked=true</script>").wait_for()
     assert page.evaluate("window.hacked") is None
 
 

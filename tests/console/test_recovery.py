@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.console import sample
-from tests.console.browser import Visitor, chromium
+from tests.console.browser import Visitor
 from tests.console.console_process import ConsoleProcess
 from tests.support.eventually import eventually
 from tests.support.penstock_cluster import PenstockCluster
@@ -21,12 +21,11 @@ pytestmark = pytest.mark.browser
 
 
 class Place:
-    """Three nodes, their console and a browser."""
+    """Three nodes and their console."""
 
-    def __init__(self, cluster: PenstockCluster, console: ConsoleProcess, browser: Any) -> None:
+    def __init__(self, cluster: PenstockCluster, console: ConsoleProcess) -> None:
         self.cluster = cluster
         self.console = console
-        self.browser = browser
 
 
 @contextmanager
@@ -35,7 +34,7 @@ def three_nodes() -> Iterator[Place]:
         cluster = stack.enter_context(PenstockCluster())
         sample.create_topics(cluster.bootstrap, {"orders": 3}, replicas=3)
         console = stack.enter_context(ConsoleProcess(cluster.bootstrap))
-        yield Place(cluster, console, stack.enter_context(chromium()))
+        yield Place(cluster, console)
 
 
 @pytest.fixture
@@ -44,8 +43,8 @@ def place(sharing: Sharing) -> Place:
 
 
 @pytest.fixture
-def visitor(place: Place) -> Iterator[Visitor]:
-    made = Visitor(place.browser)
+def visitor(browser: Any, place: Place) -> Iterator[Visitor]:
+    made = Visitor(browser)
     yield made
     made.close()
     assert made.foreign_requests() == []
@@ -85,6 +84,16 @@ def test_a_tail_continues_when_a_leader_is_killed(place: Place, visitor: Visitor
     write(place.cluster.bootstrap, 30, 30)
     eventually(lambda: shown(page) == 60, what="60 records in the tail", seconds_max=120)
     place.cluster.restart(2)
+
+
+def test_a_page_recovers_when_the_cluster_was_gone(place: Place, visitor: Visitor) -> None:
+    page = visitor.open(place.console.page("topics"))
+    page.get_by_role("link", name="orders", exact=True).wait_for()
+    place.cluster.kill_all()
+    page.get_by_text("Not up to date.").wait_for()
+    page.get_by_role("link", name="orders", exact=True).wait_for()
+    place.cluster.start()
+    page.get_by_text("Not up to date.").wait_for(state="detached", timeout=120_000)
 
 
 def test_a_tail_continues_without_a_gap_when_the_console_restarts(place: Place, visitor: Visitor) -> None:

@@ -4,10 +4,12 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.actions.connection import Connection
 from penstock.testing.process import BrokerProcess
+from penstock_console.limits import STREAMS_MAX
 from penstock_console.settings import ClusterSettings, ConsoleSettings
 from tests.support.console import NOWHERE, Browser, ConsoleServer, Event, settings_for
 from tests.support.eventually import eventually
@@ -71,6 +74,26 @@ def test_a_console_starts_before_its_cluster_and_finds_it_later() -> None:
         with BrokerProcess(port=port) as broker:
             assert browser.get("/api/c/local/overview").status == 200
             assert broker.is_running
+
+
+def test_of_200_tails_as_many_as_allowed_are_served_and_the_others_refused(broker: BrokerProcess) -> None:
+    with ConsoleServer(settings_for(broker.bootstrap)) as browser, ExitStack() as stack:
+        head = f"GET /api/c/local/topics/{TOPIC}/records/tail HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+        tails = [stack.enter_context(socket.create_connection(("127.0.0.1", browser.port))) for _ in range(200)]
+        for tail in tails:
+            tail.settimeout(60)
+            tail.sendall(head)
+        answers = [tail.recv(100).split(b" ")[1] for tail in tails]
+        assert Counter(answers) == {b"200": STREAMS_MAX, b"429": 200 - STREAMS_MAX}
+        assert browser.get("/api/c/local/topics").status == 200
+        stack.close()
+
+        def is_served() -> bool:
+            with socket.create_connection(("127.0.0.1", browser.port), timeout=60) as tail:
+                tail.sendall(head)
+                return tail.recv(100).split(b" ")[1] == b"200"
+
+        eventually(is_served, what="a tail after the others are closed")
 
 
 def test_several_clusters_are_served(broker: BrokerProcess) -> None:

@@ -4,20 +4,23 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.sqlview import isolated, query, stream
-from penstock.sqlview.errors import QueryError
+from penstock.sqlview.errors import QueryError, TooManyQueries
 from penstock.testing import Broker
 from tests.support.eventually import eventually
 
 MIB = 1024 * 1024
+RECORD: tuple[Any, ...] = ("t", 0, 0, 0, 0, None, b"x", [])
 # A function call that takes hours, needs little memory, and ignores interrupts.
 HOURS = "levenshtein(repeat('x', 2000000), repeat('y', 2000000))"
 ENDLESS = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t)"
@@ -175,15 +178,50 @@ def test_the_command_has_options_for_the_limits(bootstrap: str) -> None:
 
 
 def test_a_condition_on_records_is_stopped_at_its_time_limit() -> None:
-    with pytest.raises(QueryError, match=r"more than 0\.5 s"):  # noqa: SIM117
-        with isolated.run_filter(f"{HOURS} > 0 OR value IS NULL", timeout_s=0.5, memory_bytes=256 * MIB) as matching:
-            matching([("t", 0, 0, 0, 0, None, b"x", [])])
-    with isolated.run_filter("true", timeout_s=60, memory_bytes=256 * MIB) as matching:
-        assert matching([("t", 0, 0, 0, 0, None, b"x", [])]) == [0]
+    with pytest.raises(QueryError, match=r"more than 0\.5 s"):
+        isolated.open_filter(f"{HOURS} > 0 OR value IS NULL", timeout_s=0.5, memory_bytes=256 * MIB)([RECORD])
+    matching = isolated.open_filter("true", timeout_s=60, memory_bytes=256 * MIB)
+    assert matching([RECORD]) == [0]
+
+
+def test_filters_and_queries_take_turns_in_two_processes(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    isolated.close_idle()
+    monkeypatch.setattr(isolated, "_places", threading.BoundedSemaphore(2))
+    conditions = ("value = 'x'", "value = 'y'", '"offset" = 0', "key IS NULL")
+    filters = [isolated.open_filter(each, timeout_s=60, memory_bytes=256 * MIB) for each in conditions]
+    for _ in range(3):
+        assert [matching([RECORD]) for matching in filters] == [[0], [], [0], [0]]
+        assert query("SELECT count(*) FROM topic('orders') WHERE false", bootstrap=bootstrap).rows == [(0,)]
+    assert len(children_of(os.getpid())) <= 2
+    with pytest.raises(QueryError, match="Binder Error"):
+        isolated.open_filter("no_such_column = 1", timeout_s=60, memory_bytes=256 * MIB)
+    assert filters[0]([RECORD]) == [0]
+
+
+def test_a_query_that_finds_all_processes_in_use_says_so(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolated, "_places", threading.BoundedSemaphore(1))
+    options: dict[str, Any] = {"bootstrap": bootstrap, "settings": {}, "timeout_s": 60, "memory_bytes": 256 * MIB}
+    with (
+        isolated.run("SELECT 1", **options),
+        pytest.raises(TooManyQueries),
+        isolated.run("SELECT 2", wait_s=0, **options),
+    ):
+        pass
+    with isolated.run("SELECT 3", wait_s=0, **options) as rows:
+        assert list(rows) == [(3,)]
+
+
+def test_a_process_is_prepared_for_the_first_query(bootstrap: str) -> None:
+    isolated.close_idle()
+    isolated.prepare()
+    isolated.prepare()
+    (child,) = children_of(os.getpid())
+    query("SELECT 1", bootstrap=bootstrap)
+    assert children_of(os.getpid()) == [child]
 
 
 def test_a_condition_on_records_is_stopped_at_its_memory_limit() -> None:
     condition = "length(repeat(value, 2000000000)) > 0"
-    with pytest.raises(QueryError, match="memory"):  # noqa: SIM117
-        with isolated.run_filter(condition, timeout_s=60, memory_bytes=256 * MIB) as matching:
-            matching([("t", 0, 0, 0, 0, None, b"x", [])])
+    matching = isolated.open_filter(condition, timeout_s=60, memory_bytes=256 * MIB)
+    with pytest.raises(QueryError, match="memory"):
+        matching([RECORD])

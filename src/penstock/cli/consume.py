@@ -4,7 +4,6 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,6 +20,8 @@ from penstock.cli.errors import CommandError
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
+
+    from penstock.sqlview.isolated import RecordFilter
 
 EXAMPLE = "Example: penstock consume orders --from 5m --follow -f '%p:%o %k=%s\\n'"
 FILTER_TIMEOUT_S = 60.0
@@ -102,20 +103,20 @@ def consume(
     position = parse_position(start, now_ms=int(time.time() * 1000))
     layout = TextLayout(keys, headers, timestamps, offsets, key_separator)
     render = choose_rendering(format, layout, is_terminal=sys.stdout.isatty())
-    with _selection(grep, where) as select:
-        if group is None:
-            with contextlib.closing(open_consumer(connection, isolation)) as consumer:
-                reader = TopicReader(consumer, topic, partition, position, follow=follow)
-                is_filtered = grep is not None or where is not None
-                _print(reader.batches(None if is_filtered else count), select, render, count)
-            return
-        if partition:
-            raise CommandError("--group and --partition cannot be combined: the group assigns the partitions.")
-        with contextlib.closing(_open_member(connection, group, position, start, isolation)) as consumer:
-            member = GroupReader(consumer, topic, follow=follow)
-            _print(member.batches(), select, render, count, done=lambda records: member.commit(next_offsets(records)))
-            if member.has_joined and not member.owns_partitions:
-                print(f"Other members of group '{group}' own all partitions of {topic}.", file=sys.stderr)
+    select = _selection(grep, where)
+    if group is None:
+        with contextlib.closing(open_consumer(connection, isolation)) as consumer:
+            reader = TopicReader(consumer, topic, partition, position, follow=follow)
+            is_filtered = grep is not None or where is not None
+            _print(reader.batches(None if is_filtered else count), select, render, count)
+        return
+    if partition:
+        raise CommandError("--group and --partition cannot be combined: the group assigns the partitions.")
+    with contextlib.closing(_open_member(connection, group, position, start, isolation)) as consumer:
+        member = GroupReader(consumer, topic, follow=follow)
+        _print(member.batches(), select, render, count, done=lambda records: member.commit(next_offsets(records)))
+        if member.has_joined and not member.owns_partitions:
+            print(f"Other members of group '{group}' own all partitions of {topic}.", file=sys.stderr)
 
 
 def choose_rendering(format: str, layout: TextLayout, *, is_terminal: bool) -> Render:
@@ -186,30 +187,28 @@ def next_offsets(records: Sequence[LineRecord]) -> dict[int, int]:
     return found
 
 
-@contextlib.contextmanager
-def _selection(grep: str | None, where: str | None) -> Iterator[Select]:
-    """Yield the function that leaves out what --grep and --where exclude."""
+def _selection(grep: str | None, where: str | None) -> Select:
+    """Return the function that leaves out what --grep and --where exclude."""
     matches = None
     if grep is not None:
         from penstock.actions.record_filter import grep as compile_pattern
 
         matches = compile_pattern(grep)
+    fulfilling = None if where is None else _sql_filter(where)
 
-    with contextlib.nullcontext() if where is None else _sql_filter(where) as fulfilling:
+    def select(records: Sequence[LineRecord]) -> Sequence[LineRecord]:
+        chosen = records if matches is None else [record for record in records if matches(record)]
+        if fulfilling is None or not chosen:
+            return chosen
+        return [chosen[index] for index in fulfilling([_columns(record) for record in chosen])]
 
-        def select(records: Sequence[LineRecord]) -> Sequence[LineRecord]:
-            chosen = records if matches is None else [record for record in records if matches(record)]
-            if fulfilling is None or not chosen:
-                return chosen
-            return [chosen[index] for index in fulfilling([_columns(record) for record in chosen])]
-
-        yield select
+    return select
 
 
-def _sql_filter(where: str) -> AbstractContextManager[Any]:
-    from penstock.sqlview.isolated import run_filter
+def _sql_filter(where: str) -> "RecordFilter":
+    from penstock.sqlview.isolated import open_filter
 
-    return run_filter(where, timeout_s=FILTER_TIMEOUT_S, memory_bytes=FILTER_MEMORY_BYTES)
+    return open_filter(where, timeout_s=FILTER_TIMEOUT_S, memory_bytes=FILTER_MEMORY_BYTES)
 
 
 def _columns(record: LineRecord) -> tuple[Any, ...]:

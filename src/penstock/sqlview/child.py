@@ -4,6 +4,7 @@ It reads frames from standard input and responds on standard output (frames.py).
 closed, even during a query: the parent is gone. Calls metadata_engine.py, record_engine.py and record_filter.py.
 """
 
+import contextlib
 import json
 import os
 import pickle
@@ -21,7 +22,7 @@ from penstock.sqlview import frames, metadata_engine
 from penstock.sqlview.choice import reads_records
 from penstock.sqlview.errors import QueryError, too_much_memory
 from penstock.sqlview.frames import read_frame, write_frame
-from penstock.sqlview.memory import has_grown
+from penstock.sqlview.memory import MIB, has_grown
 from penstock.sqlview.result import Stream
 
 Commands = SimpleQueue[tuple[bytes, bytes]]
@@ -33,6 +34,10 @@ def main() -> None:
     os.dup2(2, 1)
     commands: Commands = SimpleQueue()
     Thread(target=_read, args=(sys.stdin.buffer, commands), daemon=True).start()
+    if "--preload" in sys.argv[1:]:
+        # Without DuckDB, the query that needs it reports that.
+        with contextlib.suppress(QueryError):
+            _warm_up()
     while not has_grown():
         write_frame(out, frames.HELLO)
         kind, content = commands.get()
@@ -41,6 +46,14 @@ def main() -> None:
         _serve(partial(serve, json.loads(content), commands, out), json.loads(content)["memory_bytes"], out)
     # The thread blocks on standard input, so the interpreter could not close it.
     os._exit(0)
+
+
+def _warm_up() -> None:
+    """Load DuckDB and everything that it loads for its first query."""
+    from penstock.sqlview import record_filter
+
+    with record_filter.open_filter("value->>'$.a' = ''", 256 * MIB):
+        pass
 
 
 def _read(pipe: IO[bytes], commands: Commands) -> None:

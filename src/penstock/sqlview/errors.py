@@ -7,6 +7,10 @@ class QueryError(PenstockError):
     """The query failed; the message says why, and what to do."""
 
 
+class TooManyQueries(QueryError):
+    """All processes that may run queries are in use."""
+
+
 def too_slow(timeout_s: float) -> QueryError:
     return QueryError(f"The query ran for more than {timeout_s:g} s: narrow it, or increase --timeout.")
 

@@ -2,7 +2,8 @@
 
 The engines run native code that does not always obey an interrupt or a limit: DuckDB computes one value of 2 GB to
 its end. A process can always be killed. Starting one costs as much as importing the engines, so a process that has
-completed a query is kept for the next. Calls child.py. Raises QueryError.
+completed a query is kept for the next, and `limit_children` bounds how many there are. Calls child.py. Raises
+QueryError.
 """
 
 import atexit
@@ -15,11 +16,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from threading import Lock, Timer
-from typing import IO, Any, Final
+from threading import BoundedSemaphore, Lock, Timer
+from typing import IO, Any, Final, NamedTuple
 
 from penstock.sqlview import frames
-from penstock.sqlview.errors import QueryError, too_much_memory, too_slow
+from penstock.sqlview.errors import QueryError, TooManyQueries, too_much_memory, too_slow
 from penstock.sqlview.frames import read_frame, write_frame
 from penstock.sqlview.result import Cursor, Row, Stream
 
@@ -29,15 +30,28 @@ RecordFilter = Callable[[Sequence[FilterRecord]], list[int]]
 """Returns the indexes of the records that fulfil a condition."""
 
 
+class Filter(NamedTuple):
+    """A condition on records, and the memory it may use."""
+
+    condition: str
+    memory_bytes: int
+
+
 class Child:
     """A process that runs one query at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, preload: bool = False) -> None:
         path = os.pathsep.join(entry for entry in sys.path if entry)
-        # Arrow's allocator maps 1 GiB in advance, which would count towards the memory limit.
-        more = {"PYTHONPATH": path, "ARROW_DEFAULT_MEMORY_POOL": "system"}
+        # Arrow's allocator maps 1 GiB in advance, which would count towards the memory limit. Without the other two,
+        # malloc keeps so much of each query that the process has to be replaced after every second one.
+        more = {
+            "PYTHONPATH": path,
+            "ARROW_DEFAULT_MEMORY_POOL": "system",
+            "MALLOC_ARENA_MAX": "2",
+            "MALLOC_TRIM_THRESHOLD_": "65536",
+        }
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "penstock.sqlview.child"],
+            [sys.executable, "-P", "-m", "penstock.sqlview.child", *(["--preload"] if preload else [])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | more,
@@ -52,6 +66,8 @@ class Child:
         self.is_killed = False
         self.has_ended_well = True
         """Whether the last query was completed, so that the next one can follow."""
+        self.open_filter: Filter | None = None
+        """The filter that waits for its next batch of records."""
 
     @property
     def pid(self) -> int:
@@ -60,6 +76,10 @@ class Child:
     def is_ready(self) -> bool:
         """Wait for the process; close it if it has not started or has grown too much."""
         try:
+            if self.open_filter is not None:
+                self.open_filter = None
+                self.send(frames.DONE)
+                self.expect(frames.DONE)
             self.expect(frames.HELLO)
         except BaseException as error:
             self.close()
@@ -78,26 +98,25 @@ class Child:
             has_arrow = bool(self.expect(frames.OPENED))
             yield Stream(self._rows, self._arrow if has_arrow else None)
 
-    @contextmanager
-    def run_filter(self, condition: str, *, timeout_s: float, memory_bytes: int) -> Iterator["RecordFilter"]:
-        self._timeout_s, self._memory_bytes, self._is_late = timeout_s, memory_bytes, False
+    def filter(self, wanted: Filter, records: Sequence[FilterRecord], *, timeout_s: float) -> list[int]:
+        """Return the indexes of the records that fulfil a condition, and keep the filter open for the next batch."""
+        if self.open_filter != wanted:
+            self._open(wanted, timeout_s)
+        with self._deadline(timeout_s):
+            self.send(frames.RECORDS, pickle.dumps(records, pickle.HIGHEST_PROTOCOL))
+            piece = self.expect(frames.PIECE)
+        assert piece is not None, "the filter answers until it is done"
+        indexes: list[int] = pickle.loads(piece)
+        return indexes
+
+    def _open(self, wanted: Filter, timeout_s: float) -> None:
+        self._timeout_s, self._memory_bytes, self._is_late = timeout_s, wanted.memory_bytes, False
         self.has_ended_well = False
-        self.send(frames.FILTER, json.dumps({"condition": condition, "memory_bytes": memory_bytes}).encode())
+        self.send(frames.FILTER, json.dumps(wanted._asdict()).encode())
         self.expect(frames.LOADED)
         with self._deadline(timeout_s):
             self.expect(frames.OPENED)
-
-        def matching(records: Sequence[FilterRecord]) -> list[int]:
-            with self._deadline(timeout_s):
-                self.send(frames.RECORDS, pickle.dumps(records, pickle.HIGHEST_PROTOCOL))
-                piece = self.expect(frames.PIECE)
-            assert piece is not None, "the filter answers until it is done"
-            indexes: list[int] = pickle.loads(piece)
-            return indexes
-
-        yield matching
-        self.send(frames.DONE)
-        self.expect(frames.DONE)
+        self.open_filter = wanted
 
     @contextmanager
     def _deadline(self, timeout_s: float) -> Iterator[None]:
@@ -110,7 +129,8 @@ class Child:
         finally:
             watch.cancel()
             watch.join()
-            self.has_ended_well &= not self._is_late
+            if self._is_late:
+                self.has_ended_well, self.open_filter = False, None
 
     def _give_up(self) -> None:
         self._is_late = True
@@ -152,7 +172,7 @@ class Child:
         except (frames.Closed, OSError, ValueError):
             raise self._gone() from None
         if found == frames.FAILED:
-            self.has_ended_well = True
+            self.has_ended_well, self.open_filter = True, None
             raise pickle.loads(content)
         if found == frames.END:
             self.has_ended_well = True
@@ -209,6 +229,24 @@ class _Source:
 IDLE_MAX: Final = 2
 _idle: list[Child] = []
 _turn = Lock()
+_places: BoundedSemaphore | None = None
+
+
+def limit_children(count: int) -> None:
+    """Run at most this many processes at a time; further queries wait. The first call, before any query, counts."""
+    global _places
+    if _places is None:
+        _places = BoundedSemaphore(count)
+
+
+def prepare() -> None:
+    """Start a process for the next query, which loads DuckDB in the background, unless there is one."""
+    if _places is not None and not _places.acquire(blocking=False):
+        return
+    with _turn:
+        if not _idle:
+            _idle.append(Child(preload=True))
+    _leave()
 
 
 @contextmanager
@@ -221,15 +259,16 @@ def run(
     memory_bytes: int,
     masks: Mapping[str, Sequence[str]] | None = None,
     began: Callable[[Callable[[], None]], None] = lambda stop: None,
+    wait_s: float | None = None,
 ) -> Iterator[Stream]:
     """Run a query; its timeout starts when the engine is loaded.
 
     `masks` are the paths of fields to hide, by topic. `began` is called with a function that stops the query from
-    another thread.
+    another thread. `wait_s` is how long to wait for a process while all are in use.
     """
-    child = _take()
-    began(child.kill)
+    child = _take(wait_s=wait_s)
     try:
+        began(child.kill)
         options = {"bootstrap": bootstrap, "settings": dict(settings), "masks": masks or {}}
         with child.run(sql, timeout_s=timeout_s, memory_bytes=memory_bytes, **options) as rows:
             yield rows
@@ -237,22 +276,44 @@ def run(
         _give_back(child)
 
 
-@contextmanager
-def run_filter(condition: str, *, timeout_s: float, memory_bytes: int) -> Iterator[RecordFilter]:
-    """Test records with an SQL condition, batch by batch; the timeout is that of one batch."""
-    child = _take()
+def open_filter(condition: str, *, timeout_s: float, memory_bytes: int, wait_s: float | None = None) -> RecordFilter:
+    """Return a function that tests records with an SQL condition; the timeout is that of one batch.
+
+    It uses a process only for the time of a batch, so a filter that waits for records leaves it to other queries.
+    Raises QueryError if the condition is invalid.
+    """
+    wanted = Filter(condition, memory_bytes)
+
+    def matching(records: Sequence[FilterRecord]) -> list[int]:
+        child = _take(wanted, wait_s=wait_s)
+        try:
+            return child.filter(wanted, records, timeout_s=timeout_s)
+        finally:
+            _give_back(child)
+
+    matching([])
+    return matching
+
+
+def _take(wanted: Filter | None = None, *, wait_s: float | None) -> Child:
+    if _places is not None and not _places.acquire(timeout=wait_s):
+        raise TooManyQueries("Too many queries are running: try again in some seconds.")
     try:
-        with child.run_filter(condition, timeout_s=timeout_s, memory_bytes=memory_bytes) as matching:
-            yield matching
-    finally:
-        _give_back(child)
+        return _take_child(wanted)
+    except BaseException:
+        _leave()
+        raise
 
 
-def _take() -> Child:
+def _take_child(wanted: Filter | None) -> Child:
     with _turn:
+        # One that has the filter open if possible, otherwise one without any.
+        _idle.sort(key=lambda child: (child.open_filter == wanted, child.open_filter is None))
         waiting = _idle.pop() if _idle else None
-    if waiting is not None and waiting.is_ready():
-        return waiting
+    if waiting is not None:
+        has_it_open = wanted is not None and waiting.open_filter == wanted
+        if has_it_open or waiting.is_ready():
+            return waiting
     child = Child()
     if not child.is_ready():
         raise QueryError(
@@ -262,11 +323,20 @@ def _take() -> Child:
 
 
 def _give_back(child: Child) -> None:
-    with _turn:
-        if child.has_ended_well and not child.is_killed and len(_idle) < IDLE_MAX:
-            _idle.append(child)
-            return
-    child.close()
+    try:
+        with _turn:
+            is_usable = child.has_ended_well or child.open_filter is not None
+            if is_usable and not child.is_killed and len(_idle) < IDLE_MAX:
+                _idle.append(child)
+                return
+        child.close()
+    finally:
+        _leave()
+
+
+def _leave() -> None:
+    if _places is not None:
+        _places.release()
 
 
 def close_idle() -> None:

@@ -49,7 +49,11 @@ def show_queue(call: Call) -> dict[str, Any]:
         "coordinator": queue.coordinator,
         "dead_letters": letters,
         "members": [
-            {**member._asdict(), "partitions": [f"{topic}-{index}" for topic, index in member.partitions]}
+            {
+                **member._asdict(),
+                "host": member.host.removeprefix("/"),
+                "partitions": [f"{topic}-{index}" for topic, index in member.partitions],
+            }
             for member in queue.members
         ],
         "partitions": [{key: value for key, value in each._asdict().items() if key != "group"} for each in partitions],

@@ -13,6 +13,7 @@ from starlette.responses import Response, StreamingResponse
 
 from penstock.actions.positions import Latest, parse_position
 from penstock.actions.record_format import LineRecord, render_json_line, render_timestamp
+from penstock.sqlview import isolated
 from penstock_console.endpoints import Call, Endpoint
 from penstock_console.errors import bad_request, not_found
 from penstock_console.log_reader import (
@@ -80,6 +81,8 @@ def browse(call: Call) -> dict[str, Any]:
     page = _page(call, log, call["count"], budget)
     with_cells = call["view"] == "columns"
     rows = [record_row(record, with_cells=with_cells) for record in page.records]
+    # A search may follow, and loading DuckDB takes longer than most searches.
+    isolated.prepare()
     return {
         "topic": log.topic,
         "rows": rows,

@@ -19,6 +19,7 @@ from penstock.sqlview.tables import TABLES
 from penstock_console.endpoints import Call, Endpoint
 from penstock_console.errors import ApiError, bad_request
 from penstock_console.json_content import respond
+from penstock_console.limits import READ_WAIT_S
 from penstock_console.parameters import Arguments
 from penstock_console.scan import MEMORY_BYTES, elapsed_ms
 
@@ -70,6 +71,7 @@ class Query:
             memory_bytes=MEMORY_BYTES,
             masks={topic: list(paths) for topic, paths in access.masks.items()},
             began=self._began,
+            wait_s=READ_WAIT_S,
         ) as rows:
             columns = list(rows.columns)
             found: list[list[Any]] = []
@@ -145,6 +147,8 @@ def _short(text: str) -> str:
 
 
 def show_tables(call: Call) -> dict[str, Any]:
+    # The page asks for the tables when it is opened, and a query will follow.
+    isolated.prepare()
     tables = [{"table": each.name, "columns": each.columns, "about": each.doc} for each in TABLES]
     records = {"table": "topic('NAME')", "columns": RECORD_COLUMNS, "about": "The records of a topic."}
     return {"tables": [*tables, records], "examples": EXAMPLES}

@@ -4,7 +4,7 @@ import { html, render, useEffect, useErrorBoundary, useRef, useState } from "./v
 import { loadSession, logout, useSession } from "./lib/api.js";
 import { ChangeHost } from "./lib/change.js";
 import { activeKeys, listen, useKeys } from "./lib/keys.js";
-import { followLinks, go, link, useRoute } from "./lib/router.js";
+import { followLinks, go, link, route, useRoute } from "./lib/router.js";
 import { visible } from "./lib/text.js";
 import { Dialog, Page, Problem } from "./lib/ui.js";
 
@@ -57,6 +57,9 @@ function match(segments) {
 }
 
 const loaded = {};
+// The first page is loaded while the session is read.
+const first = match(route().segments);
+if (first) import(`./pages/${first.module}.js`).catch(() => {});
 
 function usePage(module) {
   const [, redraw] = useState(0);

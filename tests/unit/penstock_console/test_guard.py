@@ -1,6 +1,9 @@
+import threading
+
 import pytest
 from starlette.types import ASGIApp
 
+from penstock_console import api, clusters
 from penstock_console.app import build_app
 from penstock_console.guard import BODY_SIZE_MAX
 from tests.support.console import TOKEN, request, settings_for
@@ -169,6 +172,15 @@ async def test_a_cluster_that_cannot_be_reached_is_reported(app: ASGIApp) -> Non
     answer = await request(app, "GET", "/api/c/local/topics")
     assert (answer.status, answer.code) == (502, "CONNECTION_REFUSED")
     assert answer.json["error"]["hint"]
+
+
+async def test_a_page_that_takes_too_long_is_reported(app: ASGIApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_over = threading.Event()
+    monkeypatch.setattr(api, "PAGE_S_MAX", 0.01)
+    monkeypatch.setattr(clusters, "read_metadata", lambda connection: is_over.wait())
+    answer = await request(app, "GET", "/api/c/local/topics")
+    is_over.set()
+    assert (answer.status, answer.code) == (504, "REQUEST_TIMED_OUT")
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"1", b"{", b"\xff", b"[" * 100_000])

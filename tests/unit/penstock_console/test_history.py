@@ -4,7 +4,7 @@ import pytest
 
 from penstock.actions.errors import ActionError
 from penstock_console import history
-from penstock_console.history import FINE, History
+from penstock_console.history import FINE, SERIES_MAX, History
 from penstock_console.history_file import HistoryFile
 
 STEP = FINE.step_ms
@@ -55,6 +55,15 @@ def test_series_that_no_longer_exist_make_room(monkeypatch: pytest.MonkeyPatch) 
     assert found.latest("c") is None
     found.add(START + 25 * 3_600_000, {"c": 1.0})
     assert found.latest("c") == 1.0
+
+
+def test_series_without_room_cost_little() -> None:
+    found = History()
+    values = {f"topic.rate:{number}": 1.0 for number in range(SERIES_MAX + 50_000)}
+    for at in range(1, 4):
+        found.add(START + at * STEP, values)
+    assert found.latest("topic.rate:0") == 1.0
+    assert found.latest(f"topic.rate:{SERIES_MAX}") is None
 
 
 def test_the_age_of_an_offset_is_interpolated() -> None:

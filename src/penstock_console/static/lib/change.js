@@ -136,13 +136,14 @@ function Preview({ plan, problem, isBusy, onBack, onClose, onExecute }) {
 function PlanRows({ plan }) {
   const rows = plan.rows ?? [];
   if (rows.length === 0) return html`<p class="about">Nothing would change.</p>`;
-  const columns = plan.columns ?? Object.keys(rows[0]);
+  // A note is a sentence: it gets a line of its own below its row.
+  const columns = (plan.columns ?? Object.keys(rows[0])).filter((name) => name !== "note");
   const isNumeric = (name) => rows.every((row) => row[name] === null || row[name] === undefined || typeof row[name] === "number" || /^-?\d+$/.test(String(row[name])));
   return html`
     <div class="scroll plan" tabindex="0" role="region" aria-label="Preview">
       <table>
         <thead><tr>${columns.map((name) => html`<th scope="col" key=${name} class=${isNumeric(name) ? "right num" : ""}>${visible(name.replaceAll("_", " "))}</th>`)}</tr></thead>
-        <tbody>${rows.map((row) => html`<tr>${columns.map((name) => html`<td key=${name} class=${`${isNumeric(name) ? "right num" : ""} ${name === "before" || name === "current" ? "before" : ""} ${name === "after" || name === "new" ? "after" : ""}`}>${cell(row[name])}</td>`)}</tr>`)}</tbody>
+        <tbody>${rows.map((row) => html`<tr class=${row.note ? "noted" : ""}>${columns.map((name) => html`<td key=${name} class=${`${isNumeric(name) ? "right num" : ""} ${name === "before" || name === "current" ? "before" : ""} ${name === "after" || name === "new" ? "after" : ""}`}>${name === "lag" ? count(row[name]) : cell(row[name])}</td>`)}</tr>${row.note && html`<tr class="note"><td colspan=${columns.length}>${cell(row.note)}</td></tr>`}`)}</tbody>
       </table>
     </div>
     ${plan.more_rows > 0 && html`<p class="about">and ${count(plan.more_rows)} more rows</p>`}`;

@@ -29,8 +29,9 @@ export function RecordList({ topic, rows, fields, opened, onOpen, added, empty, 
   const isNarrow = useNarrow();
   const [selected, setSelected] = useState(null);
   const isColumns = fields !== null;
-  const template = isColumns ? `${FIXED} 120px ${fields.map(() => `minmax(${FIELD_WIDTH}px, 1fr)`).join(" ")}` : `${FIXED} minmax(80px, 160px) minmax(160px, 1fr)`;
-  const minWidth = isColumns ? 540 + fields.length * (FIELD_WIDTH + 14) : 0;
+  const isShort = isNarrow && isColumns;
+  const template = isShort ? `90px ${fields.map(() => `minmax(${FIELD_WIDTH}px, 1fr)`).join(" ")}` : isColumns ? `${FIXED} 120px ${fields.map(() => `minmax(${FIELD_WIDTH}px, 1fr)`).join(" ")}` : `${FIXED} minmax(80px, 160px) minmax(160px, 1fr)`;
+  const minWidth = isColumns ? (isShort ? 110 : 540) + fields.length * (FIELD_WIDTH + 14) : 0;
   const isTwoLines = isNarrow && !isColumns;
   const place = selected === null ? -1 : rows.findIndex((each) => rowKey(each) === selected);
   const move = (step) => {
@@ -51,7 +52,7 @@ export function RecordList({ topic, rows, fields, opened, onOpen, added, empty, 
   const header = isTwoLines
     ? html`<div class=${layout} role="row"><span role="columnheader">Partition:offset</span><span role="columnheader">Time</span><span role="columnheader" class="value">Value</span></div>`
     : html`<div class=${layout} role="row" style=${style}>
-        <span role="columnheader" class="right">Partition</span><span role="columnheader" class="right">Offset</span><span role="columnheader">Time</span><span role="columnheader">Key</span>
+        ${isShort ? html`<span role="columnheader">Record</span>` : html`<span role="columnheader" class="right">Partition</span><span role="columnheader" class="right">Offset</span><span role="columnheader">Time</span><span role="columnheader">Key</span>`}
         ${isColumns ? fields.map((each) => html`<span role="columnheader" key=${each}><bdi>${visible(each)}</bdi></span>`) : html`<span role="columnheader">Value</span>`}
       </div>`;
   const draw = (index) => {
@@ -71,13 +72,14 @@ export function RecordList({ topic, rows, fields, opened, onOpen, added, empty, 
     if (isTwoLines) return html`<div key=${key} class=${layout} ...${attributes}><span role="cell" class="num place"><a href=${address}>${key}</a></span>${when}${value}</div>`;
     return html`
       <div key=${key} class=${layout} style=${style} ...${attributes}>
-        <span role="cell" class="num right">${row.partition}</span>
-        <span role="cell" class="num right"><a href=${address}>${digits(row.offset)}</a></span>
-        ${when}
-        <span role="cell" class="key value" title=${fieldText(row.key)}><${FieldValue} field=${row.key} /></span>
+        ${isShort ? html`<span role="cell" class="num"><a href=${address}>${key}</a></span>` : html`
+          <span role="cell" class="num right">${row.partition}</span>
+          <span role="cell" class="num right"><a href=${address}>${digits(row.offset)}</a></span>
+          ${when}
+          <span role="cell" class="key value" title=${fieldText(row.key)}><${FieldValue} field=${row.key} /></span>`}
         ${isColumns ? fields.map((each) => html`<span role="cell" class="value" key=${each}>${row.cells?.[each] === undefined ? "" : html`<bdi>${visible(row.cells[each])}</bdi>`}</span>`) : value}
       </div>`;
   };
   return html`<${VirtualList} label="Records" total=${rows.length} rowHeight=${isTwoLines ? 46 : 28} row=${draw} header=${header} added=${added} minWidth=${minWidth}
-    columnCount=${isTwoLines ? 3 : isColumns ? 4 + fields.length : 5} selected=${place < 0 ? null : place} onTop=${onTop} />`;
+    columnCount=${isTwoLines ? 3 : isColumns ? (isShort ? 1 : 4) + fields.length : 5} selected=${place < 0 ? null : place} onTop=${onTop} />`;
 }

@@ -4,6 +4,7 @@
 import { ApiProblem, problemOf } from "./api.js";
 
 const RETRY_MS = 1000;
+const TURN_MS = 20;
 
 // `on(event, data)` gets each event; `state` gets "connecting", "open", "waiting" or "ended", with a problem or null.
 // `isEndless` is false for a stream that must not be repeated. Returns a function that closes the stream.
@@ -73,6 +74,7 @@ export function openStream(address, { on, state, isEndless = true }) {
 async function* events(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
+  let began = performance.now();
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
@@ -81,7 +83,13 @@ async function* events(body) {
     rest = blocks.pop();
     for (const block of blocks) {
       const found = parse(block);
-      if (found.data !== "") yield found;
+      if (found.data === "") continue;
+      // Frames that have piled up must not become one long task: the page draws and reacts between them.
+      if (performance.now() - began > TURN_MS) {
+        await new Promise((resolve) => setTimeout(resolve));
+        began = performance.now();
+      }
+      yield found;
     }
   }
 }

@@ -142,7 +142,8 @@ const TONES = {
 };
 
 export function State({ children }) {
-  const text = String(children ?? NONE);
+  // Share groups and transactions spell their states with a capital letter, other groups do not.
+  const text = String(children ?? NONE).toLowerCase();
   const tone = Object.keys(TONES).find((each) => TONES[each].test(text)) ?? "quiet";
   return html`<span class=${`state ${tone}`}>${visible(text)}</span>`;
 }

@@ -48,13 +48,18 @@ export default function Sql() {
     setProblem(null);
     setQuery({ sql });
     remember(sql);
+    let found = null;
+    let failure = null;
     try {
-      setResult(await post(api("sql"), { sql, count: 1000 }, { signal: abort.signal }));
+      found = await post(api("sql"), { sql, count: 1000 }, { signal: abort.signal });
     } catch (error) {
-      setResult(null);
-      setProblem(error.name === "AbortError" ? new ApiProblem(0, { message: "The query was stopped." }) : error);
+      failure = error.name === "AbortError" ? new ApiProblem(0, { message: "The query was stopped." }) : error;
     }
-    if (running.current === abort) setRunning(false);
+    // A query that was replaced by the next one must not overwrite its result.
+    if (running.current !== abort) return;
+    setResult(found);
+    setProblem(failure);
+    setRunning(false);
   };
   const key = (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {

@@ -76,7 +76,7 @@ function Partitions({ topic, data }) {
     { key: "isr", label: "In sync", render: (each) => html`<span class=${each.isr.length < each.replicas.length ? "warning-text" : ""}>${each.isr.length} of ${each.replicas.length}</span>` },
     { key: "leader_epoch", label: "Epoch", align: "right", isMinor: true, render: (each) => digits(each.leader_epoch) },
     { key: "earliest", label: "Earliest", align: "right", isMinor: true, render: (each) => digits(each.earliest) },
-    { key: "latest", label: "Latest", align: "right", render: (each) => digits(each.latest) },
+    { key: "latest", label: "Latest", align: "right", isMinor: true, render: (each) => digits(each.latest) },
     { key: "offsets", label: "Records", align: "right", render: (each) => count(each.offsets) },
     { key: "share", label: "Share", isMinor: true, render: (each) => html`<span class="bar" aria-hidden="true"><span style=${{ width: `${(Number(each.offsets ?? 0) / most) * 100}%` }}></span></span>` },
     { key: "bytes", label: "Size", align: "right", render: (each) => bytes(each.bytes) },
