@@ -201,7 +201,7 @@ def test_a_replay_sends_records_back_unchanged_and_once(dead: str, group_broker:
     }
     ends = {row["partition"]: row["latest"] for row in done("topic", "describe", dead, "--format", "json", *at).json()}
     rehearsed = done("dlq", "replay", dead, *at)
-    assert "4 letters would be sent" in rehearsed.err
+    assert "4 dead letters would be sent" in rehearsed.err
     assert rehearsed.out.count("Reject") == 4
     assert "1 letters" in done("dlq", "replay", dead, "--key", "k9", "--execute", *at).err
     assert "4 letters" in done("dlq", "replay", dead, "--execute", *at).err
