@@ -189,7 +189,7 @@ def suggest(
     """Print the ACLs that would allow what was denied, from the audit.
 
     Run the brokers with authorizer.mode=audit to learn what your programs need without denying anything. Read each
-    command before you run it: the audit also records what nobody should do.
+    command before you run it: the audit also records requests that should stay denied.
     """
     import time
 
