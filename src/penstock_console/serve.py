@@ -1,6 +1,7 @@
 """Runs the application in uvicorn until a signal."""
 
 import asyncio
+import errno
 import socket
 from collections.abc import Callable
 from typing import Final
@@ -8,6 +9,7 @@ from typing import Final
 import uvicorn
 
 from penstock.actions.errors import ActionError
+from penstock.actions.port_owner import describe_owner
 from penstock_console.app import build_app
 from penstock_console.settings import ConsoleSettings
 
@@ -59,7 +61,9 @@ def listen(host: str, port: int) -> socket.socket:
             listener.close()
             raise
     except OSError as error:
+        owner = describe_owner(port) if error.errno == errno.EADDRINUSE else ""
         raise ActionError(
-            f"Cannot listen on {host}:{port}: {error.strerror or error}. Pass another port with --port."
+            f"Cannot listen on {host}:{port}: {error.strerror or error}. Choose another port with --port "
+            f"('penstock start': --console-port). {owner}"
         ) from None
     return listener

@@ -8,13 +8,14 @@ The commands come from the command tree, so a new one is covered without a chang
 | -h             | `Usage: penstock COMMAND`, exit code 0                                                              |
 | wrong port     | one line that names the address, exit code 1, within seconds                                       |
 | missing topic  | one line that names the topic, exit code 1                                                         |
-| not a terminal | no escape sequences                                                                                |
-| NO_COLOR       | no colours on a terminal                                                                           |
+| not a terminal | no escape sequences in help, output and errors                                                     |
+| NO_COLOR       | no colours on a terminal in help, output and errors                                                |
 | Ctrl-C         | exit code 130, or 0 where it is the way to end the command; no traceback                           |
 | closed pipe    | no message and no traceback                                                                        |
 | 80 columns     | no line of the help is longer                                                                      |
 """
 
+import json
 import os
 import re
 import signal
@@ -29,6 +30,7 @@ import pytest
 from typer.main import get_command
 
 from penstock.cli.main import app
+from penstock.testing import Broker
 from tests.cli.conftest import Run
 from tests.support.command import COMMAND, Outcome, penstock
 
@@ -44,6 +46,7 @@ VALUES = {"NODE": "1", "TOPIC-PARTITION": "orders-0", "OPERATION": "read", "RESO
 OPTIONS = {"--to": "1", "--hosts": "localhost", "--data": "nowhere", "--partitions": "2", "--before": "1"}
 # What a command needs although its declaration calls it optional.
 MORE = {
+    "bench": "--duration 1",
     "config get": "--cluster",
     "config set": "--cluster",
     "config unset": "--cluster",
@@ -118,7 +121,8 @@ def groups(command: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
 
 LEAVES = list(leaves(get_command(app)))
 GROUPS = list(groups(get_command(app)))
-CONNECTED = [leaf for leaf in LEAVES if leaf.connects and leaf.path not in ENDLESS]
+ENDING = [leaf for leaf in LEAVES if leaf.path not in ENDLESS]
+CONNECTED = [leaf for leaf in ENDING if leaf.connects]
 
 
 @pytest.fixture(autouse=True)
@@ -150,7 +154,7 @@ def test_a_group_without_arguments_prints_its_help(path: str) -> None:
     assert re.match(r"Usage: .*penstock ?" + path, first_line(outcome.out or outcome.err))
 
 
-@pytest.mark.parametrize("leaf", [leaf for leaf in LEAVES if leaf.path not in ENDLESS], ids=str)
+@pytest.mark.parametrize("leaf", ENDING, ids=str)
 def test_without_arguments(leaf: Leaf) -> None:
     outcome = penstock(*leaf.path.split())
     if leaf.needs_arguments:
@@ -192,10 +196,13 @@ def test_a_missing_topic_is_named(leaf: Leaf, bootstrap: str) -> None:
     assert MISSING in outcome.err
 
 
-@pytest.mark.parametrize("words", ["topic list", "cluster status", "doctor", "config get --broker 1", "group list"])
-def test_without_a_terminal_there_are_no_escape_sequences(words: str, run: Run) -> None:
-    outcome = run(*words.split())
-    assert outcome.code == 0 and outcome.out
+@pytest.mark.parametrize("leaf", ENDING, ids=str)
+def test_without_a_terminal_there_are_no_escape_sequences(
+    leaf: Leaf, bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_BOOTSTRAP", bootstrap)
+    outcome = penstock(*leaf.words(topic))
+    assert outcome.code in (0, 1) and outcome.out + outcome.err
     assert ESCAPE not in outcome.out + outcome.err
 
 
@@ -209,6 +216,17 @@ def test_no_color_is_respected_on_a_terminal(leaf: Leaf, no_color: bool, monkeyp
     outcome = penstock(*leaf.path.split(), "-h", terminal=True)
     assert outcome.code == 0
     assert bool(COLOUR.search(outcome.out)) is not no_color
+
+
+@pytest.mark.parametrize("leaf", ENDING, ids=str)
+def test_no_color_is_respected_in_the_output_on_a_terminal(
+    leaf: Leaf, bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_BOOTSTRAP", bootstrap)
+    monkeypatch.setenv("NO_COLOR", "1")
+    outcome = penstock(*leaf.words(topic), terminal=True)
+    assert outcome.code in (0, 1) and outcome.out + outcome.err
+    assert not COLOUR.search(outcome.out + outcome.err)
 
 
 @pytest.mark.parametrize("leaf", [leaf for leaf in CONNECTED if not leaf.path.startswith("pipeline")], ids=str)
@@ -231,6 +249,34 @@ def test_a_closed_pipe_is_not_reported(words: str, bootstrap: str) -> None:
     finally:
         os.close(writing)
     assert done.returncode in (0, 1) and done.stderr == ""
+
+
+@pytest.fixture(scope="module")
+def without_reader(
+    penstock_broker_shared: Broker, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, tuple[int, str]]:
+    """Provide exit code and standard error of every command whose reader is gone."""
+    lines = [json.dumps(leaf.words("closed")) for leaf in ENDING]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.cli.closed_pipe", penstock_broker_shared.bootstrap],
+        input="\n".join(lines),
+        cwd=tmp_path_factory.mktemp("closed"),
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    outcomes = map(json.loads, done.stdout.splitlines())
+    return {leaf.path: (code, text) for leaf, (code, text) in zip(ENDING, outcomes, strict=True)}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("leaf", ENDING, ids=str)
+def test_no_command_reports_a_closed_pipe(leaf: Leaf, without_reader: dict[str, tuple[int, str]]) -> None:
+    code, text = without_reader[leaf.path]
+    assert code in (0, 1), text
+    assert "Errno" not in text and "pipe" not in text.replace("pipeline", "") and "Traceback" not in text
 
 
 @pytest.mark.parametrize(

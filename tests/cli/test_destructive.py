@@ -2,28 +2,27 @@
 
 import os
 import pty
+import re
 import subprocess
 
 import pytest
 
 from tests.cli.conftest import Run
+from tests.cli.test_command_table import LEAVES
 from tests.support.command import COMMAND
 
-DESTRUCTIVE = (
-    "topic delete",
-    "group delete",
-    "cluster drain",
-    "cluster remove",
-    "cluster rebalance",
-    "txn abort",
-    "acl remove",
-    "token expire",
-)
+DESTROYING = re.compile(r"abort|accept-loss|delete.*|drain|expire|purge|rebalance|remove|unset")
+WITHOUT_LOSS = {
+    "config unset": "the value can be set again",
+    "profile remove": "a profile is an entry of a local file",
+    "quota remove": "the quota can be set again",
+}
+DESTRUCTIVE = [leaf for leaf in LEAVES if DESTROYING.fullmatch(leaf.path.split()[-1]) and leaf.path not in WITHOUT_LOSS]
 
 
-@pytest.mark.parametrize("command", DESTRUCTIVE)
-def test_every_destructive_command_has_the_option(run: Run, command: str) -> None:
-    assert "--yes" in run(*command.split(), "--help").out
+def test_every_destructive_command_has_the_option() -> None:
+    assert [leaf.path for leaf in DESTRUCTIVE if "--yes" not in leaf.options] == []
+    assert WITHOUT_LOSS.keys() <= {leaf.path for leaf in LEAVES if "--yes" not in leaf.options}
 
 
 def test_without_a_terminal_yes_is_required(run: Run, topic: str) -> None:
@@ -34,7 +33,7 @@ def test_without_a_terminal_yes_is_required(run: Run, topic: str) -> None:
     assert "Nothing was changed" in refused.err
     assert topic in run("topic", "list").out
     assert run("topic", "delete", topic, "--yes").out == f"deleted {topic}\n"
-    for words in (("group", "delete", "none"), ("txn", "abort", "none")):
+    for words in (("group", "delete", "none"), ("txn", "abort", "none"), ("user", "remove", "none")):
         assert "Pass --yes to confirm" in run(*words).err
 
 

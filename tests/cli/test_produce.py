@@ -10,7 +10,7 @@ LARGE = "x" * 3_000_000 + "\n"
 def test_a_record_may_be_as_large_as_the_topic_allows(run: Run, topic: str) -> None:
     run("topic", "create", topic, "--config", "max.message.bytes=4000000")
     outcome = run("produce", topic, given=LARGE)
-    assert (outcome.code, outcome.err) == (0, f"1 records written to {topic}\n")
+    assert (outcome.code, outcome.err) == (0, f"1 record written to {topic}\n")
 
 
 def test_a_record_that_is_too_large_for_the_topic_names_its_setting(run: Run, topic: str) -> None:

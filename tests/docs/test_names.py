@@ -46,6 +46,23 @@ def test_the_table_of_layers_matches_the_linter() -> None:
     assert rows == expected
 
 
+def test_every_package_is_explained_to_contributors() -> None:
+    packages = {path.parent.name for folder in ("src", "client/src") for path in (ROOT / folder).glob("*/__init__.py")}
+    overview = text_of("docs/internals/README.md")
+    assert {
+        name for name in packages - {"penstock"} if f"`{name}`" not in overview.replace("src/", "").replace("/`", "`")
+    } == set()
+    parts = {path.parent.name for path in (ROOT / "src" / "penstock").glob("*/__init__.py")}
+    table = text_of("CONTRIBUTING.md")
+    assert {name for name in (*parts, "penstock_console", "penstock_sim") if f"{name}/`" not in table} == set()
+
+
+def test_the_overview_of_the_internals_links_to_every_page() -> None:
+    overview = text_of("docs/internals/README.md")
+    for path in (ROOT / "docs" / "internals").glob("*.md"):
+        assert path.name == "README.md" or f"]({path.name}" in overview, f"no link to {path.name}"
+
+
 def test_the_site_lists_every_page() -> None:
     navigation = text_of("mkdocs.yml")
     for page in pages():

@@ -201,11 +201,11 @@ def test_a_replay_sends_records_back_unchanged_and_once(dead: str, group_broker:
     }
     ends = {row["partition"]: row["latest"] for row in done("topic", "describe", dead, "--format", "json", *at).json()}
     rehearsed = done("dlq", "replay", dead, *at)
-    assert "4 letters would be sent" in rehearsed.err
+    assert "4 dead letters would be sent" in rehearsed.err
     assert rehearsed.out.count("Reject") == 4
-    assert "1 letters" in done("dlq", "replay", dead, "--key", "k9", "--execute", *at).err
-    assert "4 letters" in done("dlq", "replay", dead, "--execute", *at).err
-    assert "0 letters" in done("dlq", "replay", dead, "--execute", *at).err
+    assert "1 dead letter of" in done("dlq", "replay", dead, "--key", "k9", "--execute", *at).err
+    assert "4 dead letters" in done("dlq", "replay", dead, "--execute", *at).err
+    assert "0 dead letters" in done("dlq", "replay", dead, "--execute", *at).err
     after = list(map(json.loads, done("consume", dead, "--format", "json", *at).out.splitlines()))
     back = [row for row in after if row["offset"] >= ends[row["partition"]]]
     assert sorted(row["value"] for row in back) == ["1", "4", "6", "9", "9"]
@@ -216,7 +216,7 @@ def test_a_replay_sends_records_back_unchanged_and_once(dead: str, group_broker:
         }
     listed = {row["topic"]: row for row in done("dlq", "list", "--format", "json", *at).json()}
     assert listed[f"{dead}.dlq"]["not_replayed"] == 0
-    assert "4 letters" in done("dlq", "replay", dead, "--from", "earliest", "--execute", *at).err
+    assert "4 dead letters" in done("dlq", "replay", dead, "--from", "earliest", "--execute", *at).err
 
 
 def test_a_replay_may_use_another_topic_the_old_timestamps_and_a_rate_limit(

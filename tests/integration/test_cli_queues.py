@@ -15,6 +15,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from penstock.actions.connection import Connection
+from penstock.actions.names import share_group_names
 from penstock.sqlview import query
 from penstock.testing import Broker
 from tests.support.command import Outcome, penstock
@@ -94,6 +96,7 @@ def test_a_group_in_use_is_shown(broker: Broker, consumer: ShareConsumer, at: tu
     (described,) = done("queue", "describe", GROUP, "--format", "json", *at).json()
     assert (described["topic"], described["partition"], described["lag"]) == ("jobs", 0, 1)
     assert len(described["members"]) == 1
+    assert share_group_names(Connection(broker.bootstrap)) == [GROUP]
     peeked = done("queue", "peek", GROUP, "--format", "json", *at)
     assert [json.loads(line)["value"] for line in peeked.out.splitlines()] == [f"job {RELEASED}"]
     (stuck,) = done("queue", "stuck", GROUP, "--format", "json", *at).json()
@@ -133,9 +136,9 @@ def test_dead_letters_are_shown_sent_back_and_the_group_is_purged(
     assert (listed["dlq.jobs"]["letters"], listed["dlq.jobs"]["source"]) == (1, None)
     shown = json.loads(done("dlq", "show", "dlq.jobs", "--format", "json", *at).out)
     assert (shown["death"]["topic"], shown["death"]["offset"], shown["death"]["group"]) == ("jobs", REJECTED, GROUP)
-    assert "1 letters would be sent" in done("queue", "redrive", GROUP, *at).err
-    assert "1 letters of dlq.jobs sent back" in done("queue", "redrive", GROUP, "--execute", *at).err
-    assert "0 letters of dlq.jobs sent back" in done("queue", "redrive", GROUP, "--execute", *at).err
+    assert "1 dead letter would be sent" in done("queue", "redrive", GROUP, *at).err
+    assert "1 dead letter of dlq.jobs sent back" in done("queue", "redrive", GROUP, "--execute", *at).err
+    assert "0 dead letters of dlq.jobs sent back" in done("queue", "redrive", GROUP, "--execute", *at).err
     consumed = done("consume", "jobs", "--from", str(COUNT), "--count", "1", "--format", "json", *at).json()
     found = consumed[0] if isinstance(consumed, list) else consumed
     assert (found["key"], found["value"]) == (str(REJECTED), f"job {REJECTED}")
@@ -152,3 +155,4 @@ def test_dead_letters_are_shown_sent_back_and_the_group_is_purged(
 def test_an_unknown_group_is_reported(broker: Broker, at: tuple[str, ...]) -> None:
     outcome = penstock("queue", "describe", "nobody", *at)
     assert outcome.code == 1 and "Share group 'nobody' does not exist." in outcome.err
+    assert "Run 'penstock queue list' to list the share groups." in outcome.err

@@ -119,11 +119,11 @@ def test_users_are_added_listed_changed_and_removed(secured: Broker, tmp_path: P
     assert "hunter2" not in changed.out
     assert log_in(secured, tmp_path, "alice", password).code == 1
     assert log_in(secured, tmp_path, "alice", "hunter2").code == 0
-    with_file(file, "user", "remove", "alice")
+    with_file(file, "user", "remove", "alice", "--yes")
     refused = log_in(secured, tmp_path, "alice", "hunter2")
     assert refused.code == 1
     assert "hunter2" not in refused.err
-    assert "does not exist" in penstock("user", "remove", "alice", "--command-config", str(file)).err
+    assert "does not exist" in penstock("user", "remove", "alice", "--yes", "--command-config", str(file)).err
 
 
 def test_the_certificate_is_shown_and_renewed_while_the_node_runs(secured: Broker) -> None:

@@ -22,6 +22,7 @@ from penstock.model.acl import (
     ESCAPED_WILDCARD,
     EVERYBODY,
     OPERATION_NAMES,
+    OPERATIONS,
     OPERATIONS_OF,
     RESOURCE_WORDS,
     WILDCARD,
@@ -33,6 +34,7 @@ from penstock.model.acl import (
     resource_text,
 )
 from penstock.security.acl_filter import AclFilter
+from penstock_client.errors import nearest
 
 ANY: Final = "any"
 _USER: Final = "User:"
@@ -65,8 +67,7 @@ def parse_operation(text: str) -> int:
     for number, name in OPERATION_NAMES.items():
         if name.replace("_", "") == wanted and number != Operation.ANY:
             return number
-    known = ", ".join(map(operation_text, sorted(set(OPERATION_NAMES) - {Operation.ANY})))
-    raise ActionError(f"Unknown operation '{text}': expected one of {known}.")
+    raise ActionError(f"Unknown operation '{text}'.{nearest(text, OPERATIONS)} Use one of: {', '.join(OPERATIONS)}.")
 
 
 def parse_one_principal(text: str) -> str:
@@ -150,5 +151,5 @@ def _parse_type(kind: str, text: str) -> int:
     found = RESOURCE_WORDS.get(kind.lower())
     if found is None:
         known = ", ".join(each if each == "cluster" else f"{each}:NAME" for each in RESOURCE_WORDS)
-        raise ActionError(f"Invalid resource '{text}': expected one of {known}.")
+        raise ActionError(f"Invalid resource '{text}'.{nearest(kind, RESOURCE_WORDS)} Use one of: {known}.")
     return found

@@ -8,7 +8,9 @@ from penstock.model.errors import PenstockError
 # Codes are the names of librdkafka's errors, plus these for failures that no broker reports.
 UNKNOWN_TOPIC: Final = "UNKNOWN_TOPIC_OR_PART"
 UNKNOWN_GROUP: Final = "GROUP_ID_NOT_FOUND"
+UNKNOWN_SHARE_GROUP: Final = "UNKNOWN_SHARE_GROUP"
 UNKNOWN_NODE: Final = "UNKNOWN_NODE"
+UNKNOWN_USER: Final = "UNKNOWN_USER"
 UNKNOWN_HOST: Final = "UNKNOWN_HOST"
 CONNECTION_REFUSED: Final = "CONNECTION_REFUSED"
 TIMED_OUT: Final = "_TIMED_OUT"
@@ -18,7 +20,7 @@ TRANSPORT: Final = "_TRANSPORT"
 class ActionError(PenstockError):
     """An action that failed. The message says what failed and why; `code` lets a front end add the next step.
 
-    `about` names the topic or group, if the message is about one. `suggestion` is a sentence with similar names.
+    `about` names the topic, group or user, if the message is about one. `suggestion` is a sentence with similar names.
     """
 
     def __init__(self, message: str, *, code: str = "", about: str = "") -> None:

@@ -28,7 +28,7 @@ from kio.static.primitive import i8, i32, i64
 from penstock.actions.cluster.offsets import LATEST, list_offsets
 from penstock.actions.cluster_client import ClusterClient, raise_for_error
 from penstock.actions.connection import REQUEST_TIMEOUT_S
-from penstock.actions.errors import UNKNOWN_GROUP, ActionError
+from penstock.actions.errors import UNKNOWN_SHARE_GROUP, ActionError
 from penstock.shares.keys import coordinator_key
 from penstock.shares.states import FINAL_STATES, SharePartitionKey
 from penstock.wire.api import ApiKey
@@ -92,13 +92,17 @@ class RecordRange(NamedTuple):
 
 def list_queues(cluster: ClusterClient) -> list[Queue]:
     """Return all share groups."""
-    found: list[Queue] = []
+    return sorted(queue for node, names in queue_names(cluster).items() for queue in _describe(cluster, node, names))
+
+
+def queue_names(cluster: ClusterClient) -> dict[int, list[str]]:
+    """Return the names of all share groups by their coordinator."""
+    found: dict[int, list[str]] = {}
     for node in cluster.brokers:
         answer = cluster.send(node, ApiKey.LIST_GROUPS, ListGroupsRequest(types_filter=("share",)))
         raise_for_error(answer.error_code, about="the groups")
-        names = [str(each.group_id) for each in answer.groups if each.group_type.lower() == "share"]
-        found += _describe(cluster, node, names)
-    return sorted(found)
+        found[node] = [str(each.group_id) for each in answer.groups if each.group_type.lower() == "share"]
+    return found
 
 
 def describe_queues(cluster: ClusterClient, names: Sequence[str]) -> list[Queue]:
@@ -110,7 +114,7 @@ def describe_queues(cluster: ClusterClient, names: Sequence[str]) -> list[Queue]
     }
     for name in names:
         if name not in found:
-            raise ActionError(f"Share group '{name}' does not exist.", code=UNKNOWN_GROUP, about=name)
+            raise ActionError(f"Share group '{name}' does not exist.", code=UNKNOWN_SHARE_GROUP, about=name)
     return [found[name] for name in dict.fromkeys(names)]
 
 

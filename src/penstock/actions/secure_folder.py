@@ -1,6 +1,6 @@
 """The folder `security` of a secured node or cluster: its authority, certificates, admin user and client properties.
 
-Created once; later starts use what is there. All files are readable by their owner only. Raises ActionError.
+Created once; later starts use the same files. All files are readable by their owner only. Raises ActionError.
 """
 
 import datetime

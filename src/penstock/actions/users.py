@@ -13,7 +13,7 @@ from kio.static.primitive import i8, i32
 
 from penstock.actions.cluster_client import open_cluster
 from penstock.actions.connection import Connection
-from penstock.actions.errors import ActionError
+from penstock.actions.errors import UNKNOWN_USER, ActionError
 from penstock.security.scram import ITERATIONS_MIN, MECHANISM_IDS, SALT_SIZE, salted_password
 from penstock.wire.api import ApiKey
 
@@ -63,7 +63,7 @@ def remove_user(connection: Connection, name: str) -> None:
 def _existing(connection: Connection, name: str) -> User:
     found = next((user for user in list_users(connection) if user.name == name), None)
     if found is None:
-        raise ActionError(f"User '{name}' does not exist.", code="UNKNOWN_USER")
+        raise ActionError(f"User '{name}' does not exist.", code=UNKNOWN_USER, about=name)
     return found
 
 

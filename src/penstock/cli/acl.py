@@ -10,9 +10,10 @@ from typing import Annotated, Any, Final
 import typer
 
 from penstock.actions.connection import Connection
+from penstock.cli.completion import complete_user
 from penstock.cli.confirm import YesOption, confirm
 from penstock.cli.output import Format, FormatOption, show
-from penstock.model.acl import WILDCARD, Acl, PatternType, Permission, operation_text
+from penstock.model.acl import OPERATIONS, WILDCARD, Acl, PatternType, Permission, operation_text
 
 app = typer.Typer(
     help="Allow and deny operations (ACLs), and check what a user may do.",
@@ -24,7 +25,13 @@ COLUMNS: Final = ("principal", "permission", "operation", "resource", "pattern",
 _PERMISSIONS: Final = {Permission.ALLOW: "allow", Permission.DENY: "deny"}
 
 PrincipalArgument = Annotated[
-    str, typer.Argument(metavar="PRINCIPAL", show_default=False, help="User: bob or User:bob, or '*' for every user.")
+    str,
+    typer.Argument(
+        metavar="PRINCIPAL",
+        show_default=False,
+        help="User: bob or User:bob, or '*' for every user.",
+        autocompletion=complete_user,
+    ),
 ]
 OperationArgument = Annotated[
     str,
@@ -32,6 +39,7 @@ OperationArgument = Annotated[
         metavar="OPERATION",
         show_default=False,
         help="all, read, write, create, delete, alter, describe, describe-configs, alter-configs and so on.",
+        autocompletion=lambda incomplete: [name for name in OPERATIONS if name.startswith(incomplete)],
     ),
 ]
 ResourceArgument = Annotated[
@@ -181,7 +189,7 @@ def suggest(
     """Print the ACLs that would allow what was denied, from the audit.
 
     Run the brokers with authorizer.mode=audit to learn what your programs need without denying anything. Read each
-    command before you run it: the audit also records what nobody should do.
+    command before you run it: the audit also records requests that should stay denied.
     """
     import time
 

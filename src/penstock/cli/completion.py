@@ -1,4 +1,4 @@
-"""Completion of topic and group names in a shell. `penstock --install-completion` sets it up.
+"""Completion of names in a shell: topics, groups, users, tokens. `penstock --install-completion` sets it up.
 
 A shell waits for the answer, and anything on the terminal would disturb the line: an unreachable cluster or any other
 error completes nothing.
@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from penstock.actions.connection import Connection
-from penstock.actions.names import group_names, topic_names
+from penstock.actions.names import group_names, share_group_names, token_ids, topic_names, user_names
 from penstock.cli import connection_options
 
 Complete = Callable[[typer.Context, str], list[str]]
@@ -32,6 +32,9 @@ def _completing(list_names: Callable[[Connection], list[str]]) -> Complete:
 
 complete_topic = _completing(topic_names)
 complete_group = _completing(group_names)
+complete_share_group = _completing(share_group_names)
+complete_user = _completing(user_names)
+complete_token = _completing(token_ids)
 
 
 def _is_shown(name: str, incomplete: str) -> bool:

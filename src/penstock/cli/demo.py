@@ -102,6 +102,8 @@ class Demo:
             port = _port_for_metrics()
             self._metrics_url = f"http://127.0.0.1:{port}/metrics"
             command += ["--metrics", str(port)]
+        # A busy machine may take seconds to start even this: the first line comes before everything else.
+        self._display.status("starting the broker")
         self._broker = self._penstock(command, stdout=subprocess.PIPE)
         assert self._broker.stdout is not None
         lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()

@@ -14,7 +14,7 @@ from penstock.actions.connection import Connection
 from penstock.actions.positions import Earliest, parse_position
 from penstock.actions.topic_reader import Isolation, TopicReader, open_consumer
 from penstock.cli.completion import complete_topic
-from penstock.cli.output import Format, FormatOption, show
+from penstock.cli.output import Format, FormatOption, count_of, show
 from penstock.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -168,10 +168,10 @@ def replay(
     if start == NEW and wanted.matches_all:
         commit_replay_position(connection, name, sender.positions())
     sender.raise_if_failed()
-    rest = f"; skipped {skipped} records that are not dead letters" if skipped else ""
+    rest = f"; skipped {count_of(skipped, 'other record')}" if skipped else ""
     if sender.missing:
-        rest += f"; {sender.missing} letters point to records that no longer exist"
-    print(f"{sender.acknowledged} letters of {name} sent back{rest}", file=sys.stderr)
+        rest += f"; {count_of(sender.missing, 'record')} of other letters no longer exist"
+    print(f"{count_of(sender.acknowledged, 'dead letter')} of {name} sent back{rest}", file=sys.stderr)
 
 
 def _print_plan(reader: TopicReader, wanted: "Filter", count: int | None, format: Format) -> None:
@@ -179,7 +179,8 @@ def _print_plan(reader: TopicReader, wanted: "Filter", count: int | None, format
 
     letters = [letter for letter in islice(read_dead_letters(reader, wanted), count) if letter.death is not None]
     _print_letters(letters, format)
-    print(f"Dry run: {len(letters)} letters would be sent. Pass --execute to send them.", file=sys.stderr)
+    what = count_of(len(letters), "dead letter")
+    print(f"Dry run: {what} would be sent. Pass --execute to send them.", file=sys.stderr)
 
 
 def _print_letters(letters: "Sequence[DeadLetter]", format: Format) -> None:

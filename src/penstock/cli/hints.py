@@ -3,7 +3,15 @@
 from collections.abc import Mapping
 from typing import Final
 
-from penstock.actions.errors import CONNECTION_REFUSED, UNKNOWN_HOST, UNKNOWN_NODE, ActionError, ActionErrors
+from penstock.actions.errors import (
+    CONNECTION_REFUSED,
+    UNKNOWN_HOST,
+    UNKNOWN_NODE,
+    UNKNOWN_SHARE_GROUP,
+    UNKNOWN_USER,
+    ActionError,
+    ActionErrors,
+)
 from penstock.actions.profiles import UNKNOWN_PROFILE
 
 _DIAGNOSE: Final = "Run 'penstock doctor' to find the cause."
@@ -23,7 +31,8 @@ HINTS: Final[Mapping[str, str]] = {
     "NO_SUCH_TRANSACTION": "Run 'penstock txn find-hanging' to list hanging transactions.",
     "NO_COMMITTED_OFFSETS": "Pass the topics to reset with --topic.",
     "USER_EXISTS": "Change its password with 'penstock user passwd'.",
-    "UNKNOWN_USER": "Run 'penstock user list' to list the users.",
+    UNKNOWN_SHARE_GROUP: "Run 'penstock queue list' to list the share groups.",
+    UNKNOWN_USER: "Run 'penstock user list' to list the users.",
     "NO_AUDIT": "The topic is created by the first denial. Check authorizer.audit.topic, and that you may read it.",
     "DELEGATION_TOKEN_AUTH_DISABLED": "Set delegation.token.secret.key to the same value on every node.",
     "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED": "Log in with a user name and a password, or with a certificate.",

@@ -297,11 +297,15 @@ def _run(spec: "Spec", wish: "Wish") -> None:
     where = spec.spark.get("spark.remote") or spec.spark.get("spark.master", "local")
     print(f"{spec.name}: starting Spark ({where})", file=sys.stderr, flush=True)
     runners: list[Runner] = []
-    stop_requested = False
+    stop_requested = has_session = False
 
     def stop() -> None:
         nonlocal stop_requested
         stop_requested = True
+        if not has_session:
+            # Do not wait for the start of Spark, which takes up to a minute. Its JVM ends with this process.
+            print(f"{spec.name}: stopped", file=sys.stderr, flush=True)
+            sys.exit(0)
         for one in runners:
             one.stop()
 
@@ -313,6 +317,7 @@ def _run(spec: "Spec", wish: "Wish") -> None:
 
     on_stop_signal(stop)
     spark = session(spec)
+    has_session = True
     # Starting a session installs Spark's own handler of Ctrl-C.
     on_stop_signal(stop)
     try:

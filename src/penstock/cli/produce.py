@@ -22,6 +22,7 @@ from penstock.actions.topic_writer import TopicWriter
 from penstock.cli.arguments import parse_pairs
 from penstock.cli.completion import complete_topic
 from penstock.cli.errors import CommandError
+from penstock.cli.output import count_of
 from penstock.cli.progress import Progress
 
 EXAMPLE = "Example: printf 'k1:hello\\nk2:world\\n' | penstock produce orders --key-separator :"
@@ -102,7 +103,7 @@ def produce(
                 )
                 progress.advance(line_size, done=writer.sent)
     if not quiet:
-        print(f"{writer.sent - writer.failed} records written to {topic}", file=sys.stderr)
+        print(f"{count_of(writer.sent - writer.failed, 'record')} written to {topic}", file=sys.stderr)
 
 
 def _print_stall(why: str) -> None:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.actions.connection import Connection
-from penstock.cli.completion import complete_group, complete_topic
+from penstock.cli.completion import complete_share_group, complete_topic
 from penstock.cli.confirm import YesOption, confirm
-from penstock.cli.output import Format, FormatOption, show
+from penstock.cli.output import Format, FormatOption, count_of, show
 
 if TYPE_CHECKING:
     from penstock.actions.cluster_client import ClusterClient
@@ -29,7 +29,7 @@ app = typer.Typer(
 )
 
 Name = Annotated[
-    str, typer.Argument(metavar="GROUP", help="Share group.", show_default=False, autocompletion=complete_group)
+    str, typer.Argument(metavar="GROUP", help="Share group.", show_default=False, autocompletion=complete_share_group)
 ]
 TopicOption = Annotated[
     list[str] | None,
@@ -195,7 +195,13 @@ def redrive(
     ] = None,
     to: Annotated[
         str | None,
-        typer.Option("--to", metavar="TOPIC", help="Send to this topic.", show_default="the source topic"),
+        typer.Option(
+            "--to",
+            metavar="TOPIC",
+            help="Send to this topic.",
+            show_default="the source topic",
+            autocompletion=complete_topic,
+        ),
     ] = None,
     rate: Annotated[
         float | None, typer.Option("--rate", min=0.1, metavar="N", help="Send at most N letters per second.")
@@ -227,7 +233,8 @@ def redrive(
                 for letter in islice((each for each, is_own in _letters(reader, name) if is_own), count)
             ]
             show(rows, COLUMNS, format)
-            print(f"Dry run: {len(rows)} letters would be sent. Pass --execute to send them.", file=sys.stderr)
+            what = count_of(len(rows), "dead letter")
+            print(f"Dry run: {what} would be sent. Pass --execute to send them.", file=sys.stderr)
             return
         sender = ReplaySender(connection, to=to, rate=rate)
         try:
@@ -244,8 +251,8 @@ def redrive(
         consumer.close()
     commit_replay_position(connection, letters, sender.positions(), group=position_group)
     sender.raise_if_failed()
-    rest = f"; {sender.missing} letters point to records that no longer exist" if sender.missing else ""
-    print(f"{sender.acknowledged} letters of {letters} sent back{rest}", file=sys.stderr)
+    rest = f"; {count_of(sender.missing, 'record')} of other letters no longer exist" if sender.missing else ""
+    print(f"{count_of(sender.acknowledged, 'dead letter')} of {letters} sent back{rest}", file=sys.stderr)
 
 
 def _letters(reader: "TopicReader", group: str) -> "Iterator[tuple[DeadLetter, bool]]":

@@ -1,4 +1,4 @@
-"""Existing names that are similar to an unknown one: topics, groups and topic settings."""
+"""Existing names that are similar to an unknown one: topics, groups, users and topic settings."""
 
 import contextlib
 import re
@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from penstock.actions.connection import Connection
-from penstock.actions.errors import ActionError, ActionErrors
-from penstock.actions.names import group_names, topic_names
+from penstock.actions.errors import UNKNOWN_SHARE_GROUP, UNKNOWN_USER, ActionError, ActionErrors
+from penstock.actions.names import group_names, share_group_names, topic_names, user_names
 
 _UNKNOWN_TOPIC: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "UNKNOWN_TOPIC_OR_PARTITION"})
 _UNKNOWN_GROUP: Final = frozenset({"GROUP_ID_NOT_FOUND"})
@@ -23,7 +23,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def add_suggestion(error: ActionError, connection: Connection) -> None:
-    """Add the most similar names to an error about an unknown topic, group or topic setting."""
+    """Add the most similar name to an error about an unknown topic, group, user or topic setting."""
     if isinstance(error, ActionErrors):
         for each in error.errors:
             add_suggestion(each, connection)
@@ -31,6 +31,10 @@ def add_suggestion(error: ActionError, connection: Connection) -> None:
         _add(error, error.about, lambda: topic_names(connection))
     elif error.code in _UNKNOWN_GROUP and error.about:
         _add(error, error.about, lambda: group_names(connection))
+    elif error.code == UNKNOWN_SHARE_GROUP:
+        _add(error, error.about, lambda: share_group_names(connection))
+    elif error.code == UNKNOWN_USER:
+        _add(error, error.about, lambda: user_names(connection))
     elif found := _UNKNOWN_SETTING.search(str(error)):
         from penstock.config.topic import TOPIC
 

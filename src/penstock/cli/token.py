@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from penstock.actions.connection import Connection
+from penstock.cli.completion import complete_token, complete_user
 from penstock.cli.confirm import YesOption, confirm
 from penstock.cli.errors import CommandError
 from penstock.cli.output import Format, FormatOption, show
@@ -27,7 +28,9 @@ app = typer.Typer(
 COLUMNS: Final = ("id", "owner", "requester", "renewers", "issued", "expires", "max")
 UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the token.", show_default=False)]
+IdArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="Id of the token.", show_default=False, autocompletion=complete_token)
+]
 
 
 @app.command("create", epilog="Example: penstock token create --lifetime 2d --save token.properties")
@@ -35,10 +38,18 @@ def create(
     connection: Connection,
     owner: Annotated[
         str | None,
-        typer.Option("--owner", metavar="USER", help="Owner of the token; by default the user of this command."),
+        typer.Option(
+            "--owner",
+            metavar="USER",
+            help="Owner of the token; by default the user of this command.",
+            autocompletion=complete_user,
+        ),
     ] = None,
     renewer: Annotated[
-        list[str] | None, typer.Option("--renewer", metavar="USER", help="User that may renew it. Repeatable.")
+        list[str] | None,
+        typer.Option(
+            "--renewer", metavar="USER", help="User that may renew it. Repeatable.", autocompletion=complete_user
+        ),
     ] = None,
     lifetime: Annotated[
         str | None,
@@ -74,7 +85,13 @@ def create(
 def list_all(
     connection: Connection,
     owner: Annotated[
-        str | None, typer.Option("--owner", metavar="USER", help="Only tokens that this user owns or may renew.")
+        str | None,
+        typer.Option(
+            "--owner",
+            metavar="USER",
+            help="Only tokens that this user owns or may renew.",
+            autocompletion=complete_user,
+        ),
     ] = None,
     format: FormatOption = Format.TABLE,
 ) -> None:

@@ -10,6 +10,8 @@ from typing import Annotated
 import typer
 
 from penstock.actions.connection import Connection
+from penstock.cli.completion import complete_user
+from penstock.cli.confirm import YesOption, confirm
 from penstock.cli.errors import CommandError
 from penstock.cli.output import Format, FormatOption, show
 
@@ -19,7 +21,10 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="User name.", show_default=False)]
+NewName = Annotated[str, typer.Argument(metavar="NAME", help="User name.", show_default=False)]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="User name.", show_default=False, autocompletion=complete_user)
+]
 PasswordOption = Annotated[
     bool,
     typer.Option("--password-stdin", help="Read the password from standard input instead of generating one."),
@@ -27,7 +32,7 @@ PasswordOption = Annotated[
 
 
 @app.command("add", epilog="Example: penstock user add alice")
-def add(connection: Connection, name: NameArgument, password_stdin: PasswordOption = False) -> None:
+def add(connection: Connection, name: NewName, password_stdin: PasswordOption = False) -> None:
     """Add a user. Without --password-stdin, generate a password and print it once."""
     from penstock.actions.users import add_user
 
@@ -37,7 +42,7 @@ def add(connection: Connection, name: NameArgument, password_stdin: PasswordOpti
 
 
 @app.command("passwd", epilog="Example: penstock user passwd alice --password-stdin")
-def passwd(connection: Connection, name: NameArgument, password_stdin: PasswordOption = False) -> None:
+def passwd(connection: Connection, name: Name, password_stdin: PasswordOption = False) -> None:
     """Change the password of a user. Connections that are open stay open."""
     from penstock.actions.users import change_password
 
@@ -56,10 +61,11 @@ def list_all(connection: Connection, format: FormatOption = Format.TABLE) -> Non
 
 
 @app.command("remove", epilog="Example: penstock user remove alice")
-def remove(connection: Connection, name: NameArgument) -> None:
+def remove(connection: Connection, name: Name, yes: YesOption = False) -> None:
     """Remove a user. Connections that are open stay open."""
     from penstock.actions.users import remove_user
 
+    confirm(f"Remove user {name} with its password?", yes=yes)
     remove_user(connection, name)
     print(f"removed user {name}")
 

@@ -146,7 +146,7 @@ SECURITY_OPTIONS: Final[tuple[Option, ...]] = (
     _flag("authorizer.audit.topic", True, own=True,
           doc="Whether the events of the audit are written to the topic `__penstock_audit`, and not only to the log."),
     _flag("allow.everyone.if.no.acl.found", False,
-          doc="Whether everybody may use a resource for which there is no ACL."),
+          doc="Whether every user may use a resource for which there is no ACL."),
     _text("super.users", "", check=check_users,
           doc="The principals, as `User:a;User:b`, that may do everything, and may act as nodes of this cluster on "
               "listeners that authenticate clients. This node's own principal always may."),

@@ -331,12 +331,11 @@ def _check_compaction_lags(least: Value, most: Value) -> None:
         )
 
 
-def closest_names(name: str, known: Mapping[str, object]) -> str:
-    """Return a hint with the known names that are most similar to an unknown one."""
-    from difflib import get_close_matches  # needed only for an error; a normal start is faster without it
+def unknown_option(what: str, name: str) -> str:
+    """Return the message about an option that does not exist, with the most similar one."""
+    from penstock_client.errors import nearest  # needed only for an error; a normal start is faster without it
 
-    near = get_close_matches(name, known, n=2, cutoff=0.6)
-    return f" (did you mean {' or '.join(near)}?)" if near else ""
+    return f"{what}: {name}.{nearest(name, BROKER)}"
 
 
 def base_name(name: str) -> str:
@@ -370,7 +369,7 @@ def _parse_static(given: Mapping[str, str]) -> dict[str, Value]:
                 continue
             if is_unsupported(base_name(name)):
                 raise StartupError(f"Penstock does not support the Kafka option {name}; remove it to start the broker")
-            raise StartupError(f"Unknown option {name}{closest_names(name, BROKER)}")
+            raise StartupError(unknown_option("Unknown option", name))
         try:
             values[name] = parse(option, text, name=name)
         except InvalidConfig as problem:

@@ -16,7 +16,7 @@ from penstock.config.broker import BROKER
 from penstock.config.foreign import is_meaningless, is_unsupported
 from penstock.config.group import CLIENT_METRICS, GROUP, check_group
 from penstock.config.option import HOUR_MS, Option, Value, parse, render
-from penstock.config.settings import BrokerSettings, base_name, check_broker, closest_names, option_of, resolve_topic
+from penstock.config.settings import BrokerSettings, base_name, check_broker, option_of, resolve_topic, unknown_option
 from penstock.config.topic import TOPIC
 from penstock.controller.decision import ControllerDecision
 from penstock.controller.elections import effects_of_settings
@@ -289,7 +289,7 @@ def _check_broker_names(resource: ConfigResource, names: Mapping[str, str]) -> N
             # Kafka accepts any name here, but a misspelled one would never have an effect.
             if is_meaningless(name) or is_unsupported(base_name(name)):
                 raise InvalidRequest(f"{name} is an option of Kafka that has no effect in Penstock")
-            raise InvalidRequest(f"Unknown broker config name: {name}{closest_names(name, BROKER)}")
+            raise InvalidRequest(unknown_option("Unknown broker config name", name))
     fixed = [name for name in sorted(names) if BROKER[base_name(name)].scope == "read-only"]
     if fixed:
         raise InvalidRequest(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")

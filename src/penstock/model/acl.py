@@ -90,6 +90,10 @@ def operation_text(operation: int) -> str:
     return OPERATION_NAMES.get(operation, "unknown").lower().replace("_", "-")
 
 
+OPERATIONS: Final = tuple(operation_text(each) for each in sorted(set(OPERATION_NAMES) - {Operation.ANY}))
+"""The operations of an ACL as `penstock acl` spells them."""
+
+
 def resource_text(resource_type: int, name: str, pattern_type: int = PatternType.LITERAL) -> str:
     """Return a resource or a pattern of resources as `penstock acl` spells it, such as `topic:orders-*`."""
     word = _WORDS.get(resource_type, "unknown")

@@ -61,7 +61,7 @@ def test_operations_have_any_spelling() -> None:
         if number != Operation.ANY:
             assert parse_operation(name) == number
     for text in ("any", "reed", ""):
-        with pytest.raises(ActionError, match="Unknown operation"):
+        with pytest.raises(ActionError, match=r"Unknown operation"):
             parse_operation(text)
 
 
@@ -90,3 +90,10 @@ def test_filters() -> None:
     assert parse_filter(resource="topic") == AclFilter(resource_type=ResourceType.TOPIC)
     expected = AclFilter(ResourceType.TOPIC, "a-", PatternType.PREFIXED, "User:bob", operation=Operation.READ)
     assert parse_filter("bob", "read", "topic:a-*") == expected
+
+
+def test_a_misspelled_word_is_answered_with_the_most_similar_one() -> None:
+    with pytest.raises(ActionError, match=r"Unknown operation 'raed'. Did you mean 'read'\? Use one of: all, read, "):
+        parse_operation("raed")
+    with pytest.raises(ActionError, match=r"Invalid resource 'topc:a'. Did you mean 'topic'\? Use one of: topic:NAME"):
+        parse_resource("topc:a")

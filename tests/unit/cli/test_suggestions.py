@@ -1,7 +1,7 @@
 import pytest
 
 from penstock.actions.connection import Connection
-from penstock.actions.errors import ActionError, ActionErrors, unknown_topic
+from penstock.actions.errors import UNKNOWN_SHARE_GROUP, UNKNOWN_USER, ActionError, ActionErrors, unknown_topic
 from penstock.cli import suggestions
 from penstock.cli.hints import describe
 from penstock.cli.suggestions import add_suggestion, did_you_mean
@@ -13,6 +13,8 @@ NOWHERE = Connection("localhost:1")
 def names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suggestions, "topic_names", lambda connection: ["orders", "payments", "Orders.DLQ"])
     monkeypatch.setattr(suggestions, "group_names", lambda connection: ["billing"])
+    monkeypatch.setattr(suggestions, "share_group_names", lambda connection: ["jobs"])
+    monkeypatch.setattr(suggestions, "user_names", lambda connection: ["alice"])
 
 
 @pytest.mark.parametrize(
@@ -42,6 +44,19 @@ def test_each_of_several_errors_gets_its_suggestion() -> None:
     errors = ActionErrors([unknown_topic("paymets"), ActionError("gone", code="GROUP_ID_NOT_FOUND", about="biling")])
     add_suggestion(errors, NOWHERE)
     assert [each.suggestion for each in errors.errors] == ["Did you mean 'payments'?", "Did you mean 'billing'?"]
+
+
+def test_unknown_share_groups_and_users_are_answered_with_similar_ones() -> None:
+    group = ActionError("Share group 'job' does not exist.", code=UNKNOWN_SHARE_GROUP, about="job")
+    user = ActionError("User 'alise' does not exist.", code=UNKNOWN_USER, about="alise")
+    for error in (group, user):
+        add_suggestion(error, NOWHERE)
+    assert describe(group) == (
+        "Share group 'job' does not exist. Did you mean 'jobs'? Run 'penstock queue list' to list the share groups."
+    )
+    assert describe(user) == (
+        "User 'alise' does not exist. Did you mean 'alice'? Run 'penstock user list' to list the users."
+    )
 
 
 def test_an_unknown_topic_setting_is_answered_with_a_similar_one() -> None:

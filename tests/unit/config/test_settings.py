@@ -57,7 +57,7 @@ def test_a_typed_getter_rejects_the_wrong_type() -> None:
 
 
 def test_an_unknown_name_is_rejected_with_the_closest_known_one() -> None:
-    with pytest.raises(StartupError, match=r"Unknown option num\.partition \(did you mean num\.partitions"):
+    with pytest.raises(StartupError, match=r"Unknown option: num\.partition\. Did you mean 'num\.partitions'\?$"):
         BrokerSettings.load(overrides={"num.partition": "3"})
 
 

@@ -203,7 +203,7 @@ def test_validate_only_reports_errors_and_changes_nothing() -> None:
             THIS_BROKER,
             "log.retention.mss",
             "5",
-            "Unknown broker config name: log.retention.mss (did you mean log.retention.ms or log.retention.bytes?)",
+            "Unknown broker config name: log.retention.mss. Did you mean 'log.retention.ms'?",
         ),
     ],
 )

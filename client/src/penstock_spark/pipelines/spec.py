@@ -86,7 +86,9 @@ def load_spec(where: Path, settings: Mapping[str, str] | None = None) -> Spec:
 
 def _find(folder: Path) -> Path:
     if not folder.is_dir():
-        raise PenstockClientError(f"the directory {folder} does not exist")
+        raise PenstockClientError(
+            f"The directory {folder} does not exist. Give the directory of a pipeline ({EXAMPLE})"
+        )
     found = [folder / name for name in FILES if (folder / name).is_file()]
     if not found:
         raise PenstockClientError(

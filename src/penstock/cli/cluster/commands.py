@@ -15,7 +15,7 @@ from penstock.cli.completion import complete_topic
 from penstock.cli.confirm import YesOption, confirm
 from penstock.cli.connection_options import CommandConfigOption, PropertyOption, read_properties
 from penstock.cli.errors import CommandError
-from penstock.cli.output import Format, FormatOption, show
+from penstock.cli.output import Format, FormatOption, count_of, show
 
 app = typer.Typer(
     help="Start a local cluster, and manage the nodes of any cluster.",
@@ -236,7 +236,7 @@ def drain(
 
     named = ", ".join(map(str, nodes))
     moves = plan_drain(connection, nodes)
-    confirm(f"Move {len(moves)} replicas off node {named}?", yes=yes or not moves)
+    confirm(f"Move {count_of(len(moves), 'replica')} off node {named}?", yes=yes or not moves)
     reassign(connection, moves, wait=wait)
     if wait:
         commands = " and ".join(f"'penstock cluster remove {node}'" for node in nodes)
@@ -267,10 +267,11 @@ def rebalance(
 
     if replicas:
         moves = plan_even_spread(connection)
-        confirm(f"Move {len(moves)} replicas?", yes=yes or not moves)
+        confirm(f"Move {count_of(len(moves), 'replica')}?", yes=yes or not moves)
         reassign(connection, moves, wait=wait)
     changed = elect_preferred_leaders(connection)
-    print(f"{changed} partitions changed their leader" if changed else "every partition has its preferred leader")
+    elected = f"elected the preferred leader of {count_of(changed, 'partition')}"
+    print(elected if changed else "every partition has its preferred leader")
 
 
 def _check_options(

@@ -88,9 +88,10 @@ def run(bootstrap: str, *, rate: float, count: int | None, seed: int) -> int:
             producer.poll(0)
             if rate > 0:
                 time.sleep(1 / rate)
+        producer.flush(30)
     except KeyboardInterrupt:
-        pass
-    producer.flush(30)
+        # Perhaps the broker was stopped as well: do not wait for it.
+        producer.flush(2)
     return written
 
 
