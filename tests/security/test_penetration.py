@@ -251,3 +251,31 @@ def test_nobody_changes_the_secret_that_hides_which_users_exist(admin: LoggedIn,
     resource = {"resource_type": 4, "resource_name": name, "configs": [config]}
     answer = admin.ask("incremental_alter_configs", 1, resources=[resource], validate_only=True)
     assert code_of(answer, "responses") == "42 invalid_request"
+
+
+def test_a_share_session_belongs_to_its_principal(
+    admin: LoggedIn, alice: LoggedIn, bob: LoggedIn, open_topic: str
+) -> None:
+    group = "penetration-sessions"
+    rights = need("topic read", name=open_topic), need("group read", name=group)
+    grant(admin, "User:alice", *rights)
+    grant(admin, "User:bob", *rights)
+    topics = [{"topic_id": admin.topic_id(open_topic), "partitions": [{"partition_index": 0}]}]
+    member = {"group_id": group, "member_id": "BAAAAAAAAAAAAAAAAAAAAg"}
+    fetch = {**member, "max_wait": 0, "min_bytes": 0, "max_bytes": 1000, "max_records": 1, "batch_size": 1}
+
+    def fetched(client: LoggedIn, epoch: int) -> str:
+        named = [] if epoch else topics
+        answer = client.ask("share_fetch", 1, **fetch, share_session_epoch=epoch, topics=named)
+        assert isinstance(answer, dict)
+        code: str = answer["error_code"]
+        return code
+
+    assert fetched(alice, 0) == "0 none"
+    missing = "122 share_session_not_found"
+    assert [fetched(bob, epoch) for epoch in (0, 1, -1)] == [missing] * 3
+    acknowledged = bob.ask("share_acknowledge", 1, **member, share_session_epoch=-1, topics=[])
+    assert isinstance(acknowledged, dict) and acknowledged["error_code"] == missing
+    assert [fetched(alice, epoch) for epoch in (1, -1)] == ["0 none"] * 2
+    # The session is closed: the id is free again.
+    assert fetched(bob, 0) == "0 none"
