@@ -148,9 +148,9 @@ def deny_lost_on_removal() -> list[Patch]:
 
     def careless(remove: Any) -> Any:
         def removed(self: AclIndex, acl: Any) -> None:
-            patterns = self._types.get(acl.resource_type)
-            if patterns is not None:
-                (patterns.prefixed if acl.pattern_type == 4 else patterns.literal).pop(acl.resource_name, None)
+            resources = self._types.get(acl.resource_type)
+            for held in () if resources is None else resources.holders.values():
+                (held.prefixed if acl.pattern_type == 4 else held.literal).pop(acl.resource_name, None)
 
         return removed
 

@@ -85,15 +85,33 @@ class TokenUser(Client):
             await self._create()
             return
         token = self._tokens[-1] if self.random.random() < 0.5 else self.random.choice(self._tokens)
-        address = self.random.choice(self.shared.bootstrap)
-        if chance < 0.3:
+        if chance < 0.4:
+            await self._use_after_removal(token)
+        elif chance < 0.45:
+            address = self.random.choice(self.shared.bootstrap)
             period = seconds(self.random.choice((1, 3, 10)))
             await self.ask(address, ApiKey.RENEW_DELEGATION_TOKEN, 2, hmac=token.hmac, renew_period=period)
-        elif chance < 0.45:
-            period = seconds(self.random.choice((-1, -1, 1)))
-            await self.ask(address, ApiKey.EXPIRE_DELEGATION_TOKEN, 2, hmac=token.hmac, expiry_time_period=period)
+        elif chance < 0.55:
+            await self._expire(token, self.random.choice((-1, -1, 1)))
         else:
-            await self._log_in(token)
+            await self._log_in(token, self._any_host())
+
+    async def _use_after_removal(self, token: _Token) -> None:
+        """Log in on a node, remove the token, and log in on the same node again."""
+        host = self._any_host()
+        await self._log_in(token, host)
+        await self._expire(token, -1)
+        await self.sleep(self.random.random())
+        await self._log_in(token, host)
+
+    def _any_host(self) -> Host:
+        return self._timeline.host(self.random.choice(list(self._timeline.hosts)))
+
+    async def _expire(self, token: _Token, period_s: int) -> None:
+        """Let a token expire after a period; -1 removes it."""
+        address = self.random.choice(self.shared.bootstrap)
+        period = seconds(period_s)
+        await self.ask(address, ApiKey.EXPIRE_DELEGATION_TOKEN, 2, hmac=token.hmac, expiry_time_period=period)
 
     async def _create(self) -> None:
         lifetime = seconds(self.random.choice((1, 2, 4, 15)))
@@ -102,8 +120,7 @@ class TokenUser(Client):
         if not int(reply.error_code):
             self._tokens = [*self._tokens, _Token(reply.token_id, reply.hmac)][-KEPT_MAX:]
 
-    async def _log_in(self, token: _Token) -> None:
-        host = self._timeline.host(self.random.choice(list(self._timeline.hosts)))
+    async def _log_in(self, token: _Token, host: Host) -> None:
         began = _now(self, host)
         # A node of a cluster accepts logins before it is up, with images that the timeline does not have.
         if began is None or host.state != "up":

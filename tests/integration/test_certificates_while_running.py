@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -20,8 +21,12 @@ class Served:
         self.certificates = Certificates(folder)
         self.file = folder / "served.pem"
         self.file.write_bytes(self.certificates.broker.read_bytes())
-        (port,) = free_ports(1)
-        options = {**self.certificates.broker_options(), "ssl.keystore.location": str(self.file)}
+        port, self._metrics_port = free_ports(2)
+        options = {
+            **self.certificates.broker_options(),
+            "ssl.keystore.location": str(self.file),
+            "metrics.listener": f"http://{HOST}:{self._metrics_port}",
+        }
         self.broker = Broker({**options, "listeners": f"SSL://{HOST}:{port}"}, port=port)
 
     def issue(self, name: str = "broker") -> bytes:
@@ -30,6 +35,13 @@ class Served:
     def served(self) -> str:
         """Return the certificate that a client gets."""
         return ssl.get_server_certificate((HOST, self.broker.port), ca_certs=str(self.certificates.authority))
+
+    def failed_loads(self) -> str:
+        """Return the metric of changed certificates that could not be loaded."""
+        with urlopen(f"http://{HOST}:{self._metrics_port}/metrics", timeout=60) as response:
+            lines: list[str] = response.read().decode().splitlines()
+        (value,) = (line.split()[1] for line in lines if line.startswith("penstock_failed_certificate_loads_total"))
+        return value
 
 
 @pytest.fixture
@@ -48,6 +60,7 @@ def test_a_new_file_is_used_for_new_connections(node: Served) -> None:
 @pytest.mark.parametrize("kind", ["garbage", "another name"])
 def test_a_bad_file_changes_nothing(node: Served, kind: str, caplog: pytest.LogCaptureFixture) -> None:
     before = node.served()
+    assert float(node.failed_loads()) == 0
     node.file.write_bytes(b"garbage" if kind == "garbage" else node.issue("another"))
 
     def is_noticed() -> bool:
@@ -56,6 +69,8 @@ def test_a_bad_file_changes_nothing(node: Served, kind: str, caplog: pytest.LogC
 
     eventually(is_noticed, what="the check of the changed file")
     assert node.served() == before
+    assert float(node.failed_loads()) == 1
+    assert caplog.text.count("the present one stays in use") == 1
 
 
 def test_kafkas_dynamic_option_replaces_the_certificate(node: Served, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from penstock.model.topic import AUDIT
 from penstock.testing import Broker
 from tests.differential.entities import read_response, request_frame
 from tests.security.conftest import AUTHORIZER, USERS
@@ -173,3 +174,108 @@ def test_the_metrics_reveal_names_only_if_configured_so(names: str) -> None:
     assert ("secret" in text) == (names == "shown")
     assert status == (200 if names == "shown" else 403)
     assert "kafka_server_brokertopicmetrics_bytesin_total{" in text
+
+
+def code_of(answer: Any, field: str) -> str:
+    assert isinstance(answer, dict)
+    code: str = answer[field][0]["error_code"]
+    return code
+
+
+@pytest.fixture
+def audited(admin: LoggedIn) -> str:
+    """The audit topic, created before any denial does it."""
+    admin.ask(
+        "create_topics", 7, topics=[{"name": AUDIT, "num_partitions": 1, "replication_factor": 1}], timeout=10_000
+    )
+    admin.settle(AUDIT)
+    return AUDIT
+
+
+def test_a_right_on_the_cluster_does_not_delete_the_audit(admin: LoggedIn, alice: LoggedIn, audited: str) -> None:
+    grant(admin, "User:alice", need("cluster delete"), need("cluster describe"))
+    by_name = alice.ask("delete_topics", 5, topic_names=[audited], timeout=10_000)
+    by_id = alice.ask("delete_topics", 6, topics=[{"name": None, "topic_id": admin.topic_id(audited)}], timeout=10_000)
+    assert {code_of(answer, "responses") for answer in (by_name, by_id)} == {"29 topic_authorization_failed"}
+    assert code_of(alice.ask("delete_topics", 5, topic_names=["none"], timeout=10_000), "responses").startswith("3 ")
+
+
+def test_a_right_on_the_cluster_does_not_create_the_audit(admin: LoggedIn, alice: LoggedIn, audited: str) -> None:
+    """Whoever creates it chooses its settings, such as a retention of a millisecond."""
+    admin.ask("delete_topics", 5, topic_names=[audited], timeout=10_000)
+    grant(admin, "User:alice", need("cluster create"), need("topic describe", name=audited))
+    topic = {"name": audited, "num_partitions": 1, "replication_factor": 1}
+    created = alice.ask("create_topics", 7, topics=[topic], timeout=10_000, validate_only=True)
+    assert code_of(created, "topics") == "29 topic_authorization_failed"
+    other = alice.ask("create_topics", 7, topics=[{**topic, "name": "other"}], timeout=10_000, validate_only=True)
+    assert code_of(other, "topics") == "0 none"
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["ssl.truststore.certificates", "listener.name.sasl_plaintext.ssl.truststore.location", "ssl.keystore.location"],
+)
+@pytest.mark.parametrize("api", ["incremental_alter_configs", "alter_configs"])
+def test_only_super_users_change_whom_a_node_trusts(admin: LoggedIn, alice: LoggedIn, api: str, option: str) -> None:
+    """A user with ALTER_CONFIGS could trust a certificate authority of its own, and become a node."""
+    grant(admin, "User:alice", need("cluster alter_configs"))
+
+    def altered(client: LoggedIn, name: str, value: str) -> str:
+        config = {"name": name, "value": value, "config_operation": 0}
+        resource = {"resource_type": 4, "resource_name": "1", "configs": [config]}
+        return code_of(client.ask(api, 1, resources=[resource], validate_only=True), "responses")
+
+    assert altered(alice, option, "/nowhere") == "31 cluster_authorization_failed"
+    assert altered(alice, "max.connections", "1000") == "0 none"
+    assert not altered(admin, option, "/nowhere").startswith("31 ")
+
+
+def test_settings_are_not_replaced_to_remove_those_of_super_users(admin: LoggedIn, alice: LoggedIn) -> None:
+    grant(admin, "User:alice", need("cluster alter_configs"))
+    broker = {"resource_type": 4, "resource_name": "1"}
+    change = {"name": "ssl.truststore.location", "value": "/nowhere", "config_operation": 0}
+    set_by_admin = admin.ask("incremental_alter_configs", 1, resources=[{**broker, "configs": [change]}])
+    assert code_of(set_by_admin, "responses") == "0 none"
+    try:
+        replaced = alice.ask("alter_configs", 1, resources=[{**broker, "configs": []}], validate_only=True)
+        assert code_of(replaced, "responses") == "31 cluster_authorization_failed"
+    finally:
+        admin.ask(
+            "incremental_alter_configs", 1, resources=[{**broker, "configs": [{**change, "config_operation": 1}]}]
+        )
+
+
+@pytest.mark.parametrize("name", ["", "1"])
+def test_nobody_changes_the_secret_that_hides_which_users_exist(admin: LoggedIn, name: str) -> None:
+    config = {"name": "sasl.scram.unknown.users.secret", "value": "00", "config_operation": 0}
+    resource = {"resource_type": 4, "resource_name": name, "configs": [config]}
+    answer = admin.ask("incremental_alter_configs", 1, resources=[resource], validate_only=True)
+    assert code_of(answer, "responses") == "42 invalid_request"
+
+
+def test_a_share_session_belongs_to_its_principal(
+    admin: LoggedIn, alice: LoggedIn, bob: LoggedIn, open_topic: str
+) -> None:
+    group = "penetration-sessions"
+    rights = need("topic read", name=open_topic), need("group read", name=group)
+    grant(admin, "User:alice", *rights)
+    grant(admin, "User:bob", *rights)
+    topics = [{"topic_id": admin.topic_id(open_topic), "partitions": [{"partition_index": 0}]}]
+    member = {"group_id": group, "member_id": "BAAAAAAAAAAAAAAAAAAAAg"}
+    fetch = {**member, "max_wait": 0, "min_bytes": 0, "max_bytes": 1000, "max_records": 1, "batch_size": 1}
+
+    def fetched(client: LoggedIn, epoch: int) -> str:
+        named = [] if epoch else topics
+        answer = client.ask("share_fetch", 1, **fetch, share_session_epoch=epoch, topics=named)
+        assert isinstance(answer, dict)
+        code: str = answer["error_code"]
+        return code
+
+    assert fetched(alice, 0) == "0 none"
+    missing = "122 share_session_not_found"
+    assert [fetched(bob, epoch) for epoch in (0, 1, -1)] == [missing] * 3
+    acknowledged = bob.ask("share_acknowledge", 1, **member, share_session_epoch=-1, topics=[])
+    assert isinstance(acknowledged, dict) and acknowledged["error_code"] == missing
+    assert [fetched(alice, epoch) for epoch in (1, -1)] == ["0 none"] * 2
+    # The session is closed: the id is free again.
+    assert fetched(bob, 0) == "0 none"

@@ -13,6 +13,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from penstock.config.broker import BROKER
+from penstock.config.broker_security import UNKNOWN_USERS_SECRET
 from penstock.config.foreign import is_meaningless, is_unsupported
 from penstock.config.group import CLIENT_METRICS, GROUP, check_group
 from penstock.config.option import HOUR_MS, Option, Value, parse, render
@@ -107,6 +108,7 @@ def _decide(
             _check_changes(request.changes)
             wanted = change(judge, request)
             _keep_min_isr(judge, request, wanted)
+            _keep_secret(judge, request, wanted)
             _check_values(judge, resource, wanted)
         except Refusal as refusal:
             results.append(Result(resource, refusal.code, refusal.message))
@@ -153,6 +155,18 @@ def _keep_min_isr(judge: Judge, request: ResourceChanges, wanted: dict[str, str]
             raise InvalidConfig("Cluster-level min.insync.replicas cannot be removed while ELR is enabled.")
         # Full replacements name all settings, but their senders may not know this one, which the cluster wrote itself.
         wanted[MIN_ISR] = current
+
+
+def _keep_secret(judge: Judge, request: ResourceChanges, wanted: dict[str, str]) -> None:
+    """Keep the cluster's secret: with a known or a removed one, logins would reveal which users exist."""
+    resource = request.resource
+    if resource.type != resources.BROKER:
+        return
+    if UNKNOWN_USERS_SECRET in {change.name for change in request.changes}:
+        raise InvalidRequest(f"Cannot update these configs dynamically: [{UNKNOWN_USERS_SECRET}]")
+    current = judge.image.config(resource).get(UNKNOWN_USERS_SECRET)
+    if current is not None:
+        wanted[UNKNOWN_USERS_SECRET] = current
 
 
 def _check_resource(judge: Judge, resource: ConfigResource) -> None:

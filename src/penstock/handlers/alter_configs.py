@@ -21,7 +21,7 @@ from penstock.model.errors import Refusal
 async def handle(context: Context, request: Request) -> AlterConfigsResponse:
     body: AlterConfigsRequest = request.body
     everything = [_wanted(resource) for resource in body.resources]
-    requested, denied = permitted(request, everything)
+    requested, denied = permitted(request, everything, replaced=context.quorum.image)
     try:
         results = await context.controller.run(
             lambda image: decide_alter(

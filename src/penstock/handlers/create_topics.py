@@ -84,9 +84,8 @@ async def handle(context: Context, request: Request) -> CreateTopicsResponse:
 
 def _denied(request: Request, counts: "Counter[str]") -> list[str]:
     """Return the topics that the client may not create."""
-    if request.rights is None or request.may_on_cluster(Operation.CREATE, is_asked=False):
-        return []
-    names = (name for name, count in counts.items() if count == 1 and name != CLUSTER_METADATA)
+    single = (name for name, count in counts.items() if count == 1 and name != CLUSTER_METADATA)
+    names = request.topics_beyond_cluster(Operation.CREATE, single)
     return [name for name in names if not request.may_on_topic(Operation.CREATE, name)]
 
 

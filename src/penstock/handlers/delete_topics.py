@@ -37,7 +37,7 @@ async def handle(context: Context, request: Request) -> DeleteTopicsResponse:
         for topic in body.topics
     ]
     denied: list[DeletedTopic] = []
-    if request.rights is not None and not request.may_on_cluster(Operation.DELETE, is_asked=False):
+    if request.rights is not None:
         image = context.quorum.image
         outcomes = [_denial(image, request, reference) for reference in references]
         denied = [outcome for outcome in outcomes if outcome is not None]
@@ -62,7 +62,7 @@ def _denial(image: Image, request: Request, reference: TopicReference) -> Delete
         if name is not None or topic is None:
             return None
         name = topic.name
-    if name is None:
+    if name is None or not request.topics_beyond_cluster(Operation.DELETE, (name,)):
         return None
     is_visible = request.may_on_topic(Operation.DESCRIBE, name, is_asked=False)
     if reference.id is None:

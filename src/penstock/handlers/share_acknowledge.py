@@ -18,6 +18,7 @@ from kio.schema.share_acknowledge.v2.response import (
 
 from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, int32, milliseconds, node
+from penstock.handlers.support.fetch_rights import owner_of
 from penstock.handlers.support.partition_errors import HINTED, endpoints_of, leader_hint
 from penstock.handlers.support.share_requests import (
     PartitionId,
@@ -43,7 +44,10 @@ async def handle(context: Context, request: Request) -> ShareAcknowledgeResponse
         if not request.may_on_group(Operation.READ, group):
             raise GroupAuthorizationFailed
         session = leader.check_sessions().acknowledge(
-            SessionKey(group, member), body.share_session_epoch, connection=request.connection
+            SessionKey(group, member),
+            body.share_session_epoch,
+            connection=request.connection,
+            owner=owner_of(request.header),
         )
     except Refusal as refusal:
         return _response(0, (), (), ErrorCode(refusal.code), message_of(refusal))

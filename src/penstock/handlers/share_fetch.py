@@ -17,6 +17,7 @@ from kio.schema.share_fetch.v2.request import ShareFetchRequest
 from penstock.client.channel import pause
 from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.entities import in_milliseconds, present
+from penstock.handlers.support.fetch_rights import owner_of
 from penstock.handlers.support.partition_errors import HINTED, endpoints_of, leader_hint
 from penstock.handlers.support.reply import Encoded
 from penstock.handlers.support.share_requests import (
@@ -123,6 +124,7 @@ def _session(context: Context, request: Request, key: SessionKey) -> ShareSessio
             partition.acknowledgement_batches for topic in body.topics for partition in topic.partitions
         ),
         connection=request.connection,
+        owner=owner_of(request.header),
     )
 
 

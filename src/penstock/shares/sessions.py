@@ -1,7 +1,8 @@
 """Share sessions: a member names its partitions once, then only what changes.
 
-A session is identified by group and member, and belongs to the connection that used it last. Its epoch rises with each
-request. Pure; leading.py releases the locks of sessions that are closed.
+A session is identified by group and member. It belongs to the principal that opened it, other principals do not find
+it, and to the connection that used it last. Its epoch rises with each request. Pure; leading.py releases the locks of
+sessions that are closed.
 Refuses: ShareSessionNotFound, InvalidShareSessionEpoch, ShareSessionLimitReached, InvalidRequest.
 """
 
@@ -10,6 +11,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from penstock.model.errors import InvalidRequest
+from penstock.security.principal import Principal
 from penstock.shares.errors import InvalidShareSessionEpoch, ShareSessionLimitReached, ShareSessionNotFound
 
 INITIAL_EPOCH: Final = 0
@@ -28,11 +30,14 @@ class FetchedPartition(NamedTuple):
 
 
 class ShareSession:
-    __slots__ = ("connection", "epoch", "key", "partitions")
+    __slots__ = ("connection", "epoch", "key", "owner", "partitions")
 
-    def __init__(self, key: SessionKey, connection: object, partitions: Iterable[FetchedPartition]) -> None:
+    def __init__(
+        self, key: SessionKey, connection: object, partitions: Iterable[FetchedPartition], owner: Principal | None
+    ) -> None:
         self.key = key
         self.connection = connection
+        self.owner = owner
         self.epoch = 1
         self.partitions: dict[FetchedPartition, None] = dict.fromkeys(partitions)
 
@@ -80,24 +85,27 @@ class ShareSessions:
         forgotten: Iterable[FetchedPartition],
         has_acknowledgements: bool,
         connection: object,
+        owner: Principal | None = None,
     ) -> ShareSession:
         """Return the session of a ShareFetch: a new one, one that continues, or one that is about to be closed."""
         if epoch == INITIAL_EPOCH:
             if has_acknowledgements:
                 raise InvalidRequest
-            return self._open(key, added, connection)
-        session = self._continued(key, epoch, connection)
+            return self._open(key, added, connection, owner)
+        session = self._continued(key, epoch, connection, owner)
         if epoch != FINAL_EPOCH:
             session.partitions.update(dict.fromkeys(added))
             for partition in forgotten:
                 session.partitions.pop(partition, None)
         return session
 
-    def acknowledge(self, key: SessionKey, epoch: int, *, connection: object) -> ShareSession:
+    def acknowledge(
+        self, key: SessionKey, epoch: int, *, connection: object, owner: Principal | None = None
+    ) -> ShareSession:
         """Return the session of a ShareAcknowledge."""
         if epoch == INITIAL_EPOCH:
             raise InvalidShareSessionEpoch
-        return self._continued(key, epoch, connection)
+        return self._continued(key, epoch, connection, owner)
 
     def close(self, session: ShareSession) -> bool:
         """Remove the session; return False if another one has replaced it."""
@@ -112,19 +120,27 @@ class ShareSessions:
         lost = [self._sessions.pop(key) for key in self._by_connection.pop(connection, {})]
         return lost
 
-    def _open(self, key: SessionKey, partitions: Iterable[FetchedPartition], connection: object) -> ShareSession:
+    def _open(
+        self,
+        key: SessionKey,
+        partitions: Iterable[FetchedPartition],
+        connection: object,
+        owner: Principal | None,
+    ) -> ShareSession:
         before = self._sessions.get(key)
         if before is not None:
+            if before.owner != owner:
+                raise ShareSessionNotFound
             self.close(before)
         if len(self._sessions) >= self.count_max:
             raise ShareSessionLimitReached
-        session = self._sessions[key] = ShareSession(key, connection, partitions)
+        session = self._sessions[key] = ShareSession(key, connection, partitions, owner)
         self._by_connection.setdefault(connection, {})[key] = None
         return session
 
-    def _continued(self, key: SessionKey, epoch: int, connection: object) -> ShareSession:
+    def _continued(self, key: SessionKey, epoch: int, connection: object, owner: Principal | None) -> ShareSession:
         session = self._sessions.get(key)
-        if session is None:
+        if session is None or session.owner != owner:
             raise ShareSessionNotFound
         if epoch == FINAL_EPOCH:
             return session

@@ -34,14 +34,16 @@ def alter(
     s.note(f"alter {label}", answer)
 
 
-def describe(s: Session, label: str, *names: str, credentials: int) -> None:
-    """Describe users once the broker knows as many credentials as expected."""
+def describe(s: Session, label: str, *names: str, credentials: int, iterations: int | None = None) -> None:
+    """Describe users once the broker knows as many credentials as expected, with these iterations."""
     users = [{"name": name} for name in names]
     deadline = time.monotonic() + SETTLE_SECONDS_MAX
     while True:
         answer = s.ask("describe_user_scram_credentials", 0, users=users)
         infos = [each["credential_infos"] for each in answer["results"]] if isinstance(answer, dict) else []
-        if sum(map(len, infos)) == credentials or time.monotonic() > deadline:
+        found = [info["iterations"] for each in infos for info in each]
+        is_known = len(found) == credentials and (iterations is None or set(found) == {iterations})
+        if is_known or time.monotonic() > deadline:
             break
     for each in infos:
         each.sort(key=lambda info: info["mechanism"])  # Kafka's order is that of a hash table
@@ -64,7 +66,7 @@ def scram_credentials_are_altered(s: Session) -> None:
     describe(s, "after the deletion", b, credentials=1)
     alter(s, "it again", deletions=[deletion(b, 2)])
     alter(s, "one user gone, one changed", deletions=[deletion(a)], upsertions=[upsertion(b, iterations=8192)])
-    describe(s, "the other", b, credentials=1)
+    describe(s, "the other", b, credentials=1, iterations=8192)
     alter(s, "the last", deletions=[deletion(b)])
     describe(s, "nobody", a, b, credentials=0)
 

@@ -7,6 +7,8 @@ from penstock.actions.errors import ActionError
 
 LOGIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="ann" password="a=b c";'
 
+TOKEN_LOGIN = 'ScramLoginModule required username="id" password="hmac" tokenauth="true";'
+
 
 @pytest.mark.parametrize(
     ("given", "wanted"),
@@ -35,6 +37,10 @@ def test_names_of_java_are_translated(given: dict[str, str], wanted: dict[str, s
         ({"ssl.truststore.location": "/ca.jks"}, "Use a PEM file"),
         ({"ssl.keystore.location": "/me.jks"}, "Use a PEM or PKCS#12 file"),
         ({"sasl.mechanism": "PLAIN", "sasl.jaas.config": "Plain required;"}, "it has no user name"),
+        (
+            {"sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": TOKEN_LOGIN},
+            "cannot log in with a delegation token, because librdkafka does not support them",
+        ),
     ],
 )
 def test_unsupported_properties_are_rejected(given: dict[str, str], complaint: str) -> None:

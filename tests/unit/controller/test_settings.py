@@ -324,3 +324,12 @@ def test_changed_settings_include_the_resulting_partition_changes() -> None:
     records, _ = change(ConfigResource(TOPIC, "t"), (MIN_ISR, SET, "1"), image=image)
     assert [type(each) for each in records] == [ConfigRecord, PartitionChangeRecord]
     assert partition(apply(image, records)).eligible_leader_replicas == ()
+
+
+def test_the_secret_for_unknown_users_is_neither_changed_nor_replaced() -> None:
+    name = "sasl.scram.unknown.users.secret"
+    image = apply(image_with(), [record(ALL_BROKERS, name, "secret"), record(ALL_BROKERS, "max.connections", "7")])
+    for operation, value in ((SET, "known"), (DELETE, None)):
+        records, result = change(ALL_BROKERS, (name, operation, value), image=image)
+        assert (records, result.code) == ([], 42)
+    assert replace(ALL_BROKERS, image=image) == [record(ALL_BROKERS, "max.connections", None)]

@@ -5,13 +5,14 @@ to the outside. The node replaces `settings` whenever a dynamic broker setting c
 read it for each request, never keep it.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.handlers.support.entities import int32
 from penstock.handlers.support.metadata_views import MetadataViews
 from penstock.model.acl import CLUSTER_NAME, Operation, ResourceType, all_operations
+from penstock.model.topic import AUDIT
 from penstock.scheduling.scheduler import UNPACED, Pace
 from penstock.security.principal import ANONYMOUS, Principal
 
@@ -117,6 +118,14 @@ class Request:
 
     def may_on_topic(self, operation: int, name: str, *, is_asked: bool = True) -> bool:
         return self.may(operation, ResourceType.TOPIC, name, is_asked=is_asked)
+
+    def topics_beyond_cluster(self, operation: int, names: Iterable[str]) -> list[str]:
+        """Return the topics that need a right of their own; with the right on the cluster, only the audit topic."""
+        if self.header.rights is None:
+            return []
+        if self.may_on_cluster(operation, is_asked=False):
+            return [name for name in names if name == AUDIT]
+        return list(names)
 
     def may_on_group(self, operation: int, group_id: str, *, is_asked: bool = True) -> bool:
         return self.may(operation, ResourceType.GROUP, group_id, is_asked=is_asked)

@@ -36,13 +36,14 @@ async def creatable_topics(
     context: Context, request: Request, names: list[TopicName]
 ) -> tuple[list[TopicName], list[bytes]]:
     """Return the topics that exist or that the client may create, and the encoded errors of the others."""
-    if request.may_on_cluster(Operation.CREATE, is_asked=False):
+    beyond = frozenset(request.topics_beyond_cluster(Operation.CREATE, names))
+    if not beyond:
         return names, []
     image = context.quorum.image
     kept: list[TopicName] = []
     denied: list[bytes] = []
     async for name in request.pace.each(names):
-        if name in image.topics or request.may_on_topic(Operation.CREATE, name):
+        if name not in beyond or name in image.topics or request.may_on_topic(Operation.CREATE, name):
             kept.append(name)
         else:
             denied.append(_denied(request, name, None))
