@@ -22,7 +22,8 @@ from penstock.ports.clock import Clock
 from penstock.ports.disk import Disk, FolderLock
 from penstock.ports.entropy import Entropy
 from penstock.storage import retention_clock
-from penstock.storage.directory import LogDirectory
+from penstock.storage.closing import close_many
+from penstock.storage.directory import SYNCED_ALONE_MAX, LogDirectory
 from penstock.storage.held_partitions import Holding
 from penstock.storage.journal import GROUP_FILES_LEAST, JOURNAL_SIZE, Journal
 from penstock.storage.journaled_disk import JournaledDisk, replay
@@ -434,8 +435,7 @@ class LogStore(StoreCheckpoints):
         """Close all logs and release the folder. After a clean close the next start scans nothing."""
         try:
             if clean and self.directory.failure is None:
-                for log in self:
-                    log.close()
+                self._close_logs()
                 self.checkpoint_recovery_points()
                 self.checkpoint_log_starts()
                 self.clean_offsets.save_now()
@@ -456,6 +456,23 @@ class LogStore(StoreCheckpoints):
             self.logs.clear()
             self._held.close()
             self._lock.release()
+
+    def _close_logs(self) -> None:
+        logs = [log for log in self if log.needs_close()]
+        if len(logs) > SYNCED_ALONE_MAX and self._sync_volume():
+            with self._held.one_sync():
+                close_many(logs, self._sync_volume)
+            self._sync_volume()
+        else:
+            for log in logs:
+                log.close()
+
+    def _sync_volume(self) -> bool:
+        try:
+            return self._disk.sync_volume(self.folder)
+        except OSError as error:
+            self.directory.fail(error)
+            raise
 
 
 def _read_broker_epoch(disk: Disk, path: str) -> int:
