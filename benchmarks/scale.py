@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
@@ -102,9 +102,9 @@ class Measurement:
     def _create(self) -> None:
         admin = self._admin()
         began = time.monotonic()
-        new = [NewTopic(name, PARTITIONS_PER_TOPIC, 1) for name in self._topics]
-        for future in admin.create_topics(new, operation_timeout=60, request_timeout=100).values():
-            future.result(timeout=100)
+        for name in self._topics:
+            new = NewTopic(name, PARTITIONS_PER_TOPIC, 1)
+            admin.create_topics([new], request_timeout=60)[name].result(timeout=60)
         self.figures["create, topics of 100 (s)"] = time.monotonic() - began
         admin.create_topics([NewTopic(HOT, 1, 1)])[HOT].result(timeout=30)
 
@@ -288,7 +288,7 @@ def main() -> int:
             measurement = Measurement(server, load, count)
             try:
                 measurement.run()
-            except (LoadFailed, TimeoutError) as error:
+            except (LoadFailed, TimeoutError, KafkaException) as error:
                 console.print(f"{title} stopped: {error}")
             results[title] = measurement.figures
     table = Table("at partitions", *results, "target at 10,000")

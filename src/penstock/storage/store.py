@@ -91,7 +91,7 @@ class LogStore(StoreCheckpoints):
         self.retention_now_ms()
         # Folders of deleted partitions, each with the time when it may be removed.
         self._pending_removals: list[tuple[int, str]] = []
-        self._syncing_names = self._names_changed = False
+        self._syncing_names = self._names_changed = self._has_unopened = False
         directory.failed_before = self._disk.exists(self._path(SYNC_FAILED))
         directory.on_failure = self._failed
         journal.on_failure = directory.fail
@@ -181,6 +181,15 @@ class LogStore(StoreCheckpoints):
 
     def _read_only_changed(self) -> None:
         self.on_read_only(self.directory.is_read_only)
+
+    @property
+    def has_table(self) -> bool:
+        """Return whether the table of partitions was found, which tells lost folders from new partitions."""
+        return not self._held.is_new
+
+    def leave_unopened(self) -> None:
+        """Close with logs that were not opened. They are not recovered, so the next start scans after a crash."""
+        self._has_unopened = True
 
     def get(self, topic_partition: TopicPartition) -> Log | None:
         return self.logs.get(topic_partition)
@@ -441,6 +450,8 @@ class LogStore(StoreCheckpoints):
                 self.clean_offsets.save_now()
                 self.checkpoint_retention_clock()
                 self._journal.close()
+                if not self.was_clean and self._has_unopened:
+                    return
                 self._disk.remove(self._path(SYNC_FAILED))
                 content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}).encode()
                 self.directory.with_reserve(lambda: self._disk.replace_file(self._path(CLEAN_SHUTDOWN), content))
