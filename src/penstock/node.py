@@ -9,6 +9,7 @@ import asyncio
 import errno
 import logging
 import sys
+from functools import partial
 from typing import NamedTuple
 
 from penstock.client.channel import ControllerChannel
@@ -205,10 +206,6 @@ class Node:
             self._server.serve(dispatcher)
         else:
             dispatcher.open()
-        for stray in store.strays():
-            if stray == str(METADATA_PARTITION):
-                continue
-            log.warning("ignoring the folder %s/%s: it belongs to no topic of this cluster", store.folder, stray)
 
     async def _open_quorum(self, store: LogStore) -> Quorum:
         return await Quorum.open(
@@ -341,8 +338,7 @@ class Node:
         if self.is_broker:
             self._lifecycle = services.lifecycle
             await services.lifecycle.register()
-        await replicas.settled()
-        context.store.note_boot()
+        await replicas.opened_at_start(partial(self._all_logs_open, context.store))
         if self.is_broker:
             # A fenced node is never elected; a log that has lost records must not lead after the node is unfenced.
             await replicas.wait_losses_reported()
@@ -353,6 +349,11 @@ class Node:
         quorum.subscribe(context.shares.image_changed)
         quorum.subscribe(marker_sender.image_changed)
         replicas.start()
+
+    def _all_logs_open(self, store: LogStore) -> None:
+        store.note_boot()
+        for stray in sorted({*store.strays()} - {str(METADATA_PARTITION)}):
+            log.warning("ignoring the folder %s/%s: it belongs to no topic of this cluster", store.folder, stray)
 
     def _start_retention(self, context: Context) -> None:
         """Start the tasks that apply retention."""

@@ -14,8 +14,8 @@ from random import Random
 from typing import Final
 
 from penstock.ports.disk import Buffer, File
+from penstock_sim.disk_entries import FileBytes, Folder, entries_of, used_size
 
-SECTOR_SIZE: Final = 512
 _SPACE_TOTAL: Final = 1 << 40
 
 
@@ -23,123 +23,12 @@ class Crashed(Exception):
     """The node has crashed: it stopped at this call, and later calls fail until `crash` is called."""
 
 
-class _Bytes:
-    """The content of one file, independent of its name."""
-
-    __slots__ = ("content", "durable", "first_pending", "pending", "unreadable")
-
-    def __init__(self) -> None:
-        self.content = bytearray()
-        self.unreadable: tuple[int, int] | None = None
-        """An unreadable range. One that starts below 0 also prevents opening the file."""
-        self.durable = bytearray()
-        # Writes (position, bytes) and truncations (size, None), numbered from the first one.
-        self.pending: deque[tuple[int, bytes | None]] = deque()
-        self.first_pending = 0
-
-    def change(self, position: int, data: bytes | None) -> None:
-        _apply(self.content, position, data)
-        self.pending.append((position, data))
-
-    def count(self) -> int:
-        """Return the number of changes so far."""
-        return self.first_pending + len(self.pending)
-
-    def sync(self, count: int) -> None:
-        """Make the first `count` changes durable."""
-        while self.pending and self.first_pending < count:
-            _apply(self.durable, *self.pending.popleft())
-            self.first_pending += 1
-
-    def drop_pending(self) -> None:
-        """Drop the changes after a failed sync: pages count as clean, and their bytes never reach the disk."""
-        self.first_pending += len(self.pending)
-        self.pending.clear()
-
-    def crash(self, random: Random, kept: float) -> None:
-        """Leave each sector, and the size, as it was after some number of the pending changes."""
-        states = [bytes(self.durable)]
-        for position, data in self.pending:
-            _apply(self.durable, position, data)
-            states.append(bytes(self.durable))
-        size = len(_survivor(states, random, kept))
-        survived = bytearray()
-        while len(survived) < size:
-            at = len(survived)
-            survived += _survivor(states, random, kept)[at : at + SECTOR_SIZE].ljust(SECTOR_SIZE, b"\0")
-        del survived[size:]
-        self.durable = survived
-        self.pending.clear()
-        self.content = bytearray(survived)
-
-
-def _survivor(states: list[bytes], random: Random, kept: float) -> bytes:
-    if random.random() < kept:
-        return states[-1]
-    return random.choice(states) if kept else states[0]
-
-
-def _apply(target: bytearray, position: int, data: bytes | None) -> None:
-    if len(target) < position:
-        target.extend(bytes(position - len(target)))
-    if data is None:
-        del target[position:]
-    else:
-        target[position : position + len(data)] = data
-
-
-class _Folder:
-    """Names of files and directories. Changes are (name removed or "", name added or "", the added entry)."""
-
-    __slots__ = ("durable", "first_pending", "names", "pending")
-
-    def __init__(self) -> None:
-        self.names: dict[str, _Bytes | _Folder] = {}
-        self.durable: dict[str, _Bytes | _Folder] = {}
-        # Numbered from the first one, as for a file.
-        self.pending: deque[tuple[str, str, _Bytes | _Folder | None]] = deque()
-        self.first_pending = 0
-
-    def change(self, removed: str, added: str = "", entry: "_Bytes | _Folder | None" = None) -> None:
-        self.pending.append((removed, added, entry))
-        _rename(self.names, removed, added, entry)
-
-    def count(self) -> int:
-        """Return the number of changes so far."""
-        return self.first_pending + len(self.pending)
-
-    def sync(self, count: int) -> None:
-        """Make the first `count` changes durable."""
-        while self.pending and self.first_pending < count:
-            _rename(self.durable, *self.pending.popleft())
-            self.first_pending += 1
-
-    def drop_pending(self) -> None:
-        """Do nothing after a failed sync: file systems journal names in order, and a later sync covers all."""
-
-    def crash(self, random: Random, kept: float) -> None:
-        for change in self.pending:
-            if random.random() < kept:
-                _rename(self.durable, *change)
-        self.first_pending += len(self.pending)
-        self.pending.clear()
-        self.names = dict(self.durable)
-        for entry in self.names.values():
-            entry.crash(random, kept)
-
-
-def _rename(names: dict[str, _Bytes | _Folder], removed: str, added: str, entry: "_Bytes | _Folder | None") -> None:
-    names.pop(removed, None)
-    if entry is not None:
-        names[added] = entry
-
-
 class SimFile:
     """An open file; it stays readable after its name is removed."""
 
     __slots__ = ("_disk", "bytes", "path")
 
-    def __init__(self, disk: "SimDisk", path: str, content: _Bytes) -> None:
+    def __init__(self, disk: "SimDisk", path: str, content: FileBytes) -> None:
         self._disk = disk
         self.path = path
         self.bytes = content
@@ -193,6 +82,9 @@ class SimFile:
     def write_out(self, position: int, size: int) -> None:
         return
 
+    def check_written(self) -> None:
+        return
+
     def close(self) -> None:
         return
 
@@ -221,10 +113,10 @@ class SimDisk:
         self.trace: list[tuple[str, str]] = []
         self._dead = False
         self._boots = 1
-        self._unreadable, self._unreadable_for_good = list[_Bytes](), list[_Bytes]()
-        self._root = _Folder()
+        self._unreadable, self._unreadable_for_good = list[FileBytes](), list[FileBytes]()
+        self._root = Folder()
         self._locked: set[str] = set()
-        self._syncs: deque[tuple[_Bytes | _Folder, int, Callable[[OSError | None], None]]] = deque()
+        self._syncs: deque[tuple[FileBytes | Folder, int, Callable[[OSError | None], None]]] = deque()
 
     # Faults
 
@@ -323,12 +215,12 @@ class SimDisk:
             raise
         file.bytes.sync(count)
 
-    def room_for(self, content: _Bytes, position: int, size: int) -> int:
+    def room_for(self, content: FileBytes, position: int, size: int) -> int:
         """Return how many bytes of a write fit; overwriting needs no space."""
         growth = position + size - len(content.content)
         if self.capacity is None or growth <= 0:
             return size
-        free = max(self.capacity - _used(self._root), 0)
+        free = max(self.capacity - used_size(self._root), 0)
         return size - max(growth - free, 0)
 
     # The disk port
@@ -338,11 +230,11 @@ class SimDisk:
         folder, name = self._locate(path)
         entry = folder.names.get(name)
         if entry is None and create:
-            entry = _Bytes()
+            entry = FileBytes()
             folder.change("", name, entry)
         if entry is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        if isinstance(entry, _Folder):
+        if isinstance(entry, Folder):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if entry.unreadable is not None and entry.unreadable[0] < 0:
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
@@ -423,9 +315,9 @@ class SimDisk:
         folder = self._root
         for name in path.strip("/").split("/"):
             if name not in folder.names:
-                folder.change("", name, _Folder())
+                folder.change("", name, Folder())
             entry = folder.names[name]
-            if not isinstance(entry, _Folder):
+            if not isinstance(entry, Folder):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
             folder = entry
 
@@ -452,6 +344,17 @@ class SimDisk:
         folder = self._folder(path)
         folder.sync(folder.count())
 
+    def sync_volume(self, path: str) -> bool:
+        try:
+            self.call("sync", path)
+        except OSError:
+            for entry in entries_of(self._root):
+                entry.drop_pending()
+            raise
+        for entry in entries_of(self._root):
+            entry.sync(entry.count())
+        return True
+
     def lock_folder(self, path: str) -> SimLock:
         if path in self._locked:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), path)
@@ -468,33 +371,29 @@ class SimDisk:
 
     def space(self, path: str) -> tuple[int, int]:
         total = _SPACE_TOTAL if self.capacity is None else self.capacity
-        return total, max(total - _used(self._root), 0)
+        return total, max(total - used_size(self._root), 0)
 
     def boot_id(self) -> str:
         return str(self._boots)
 
-    def _locate(self, path: str) -> tuple[_Folder, str]:
+    def _locate(self, path: str) -> tuple[Folder, str]:
         folder, _, name = path.strip("/").rpartition("/")
         return self._folder(folder), name
 
-    def _folder(self, path: str) -> _Folder:
-        entry: _Bytes | _Folder = self._root
+    def _folder(self, path: str) -> Folder:
+        entry: FileBytes | Folder = self._root
         for name in path.strip("/").split("/") if path.strip("/") else ():
-            found = entry.names.get(name) if isinstance(entry, _Folder) else None
+            found = entry.names.get(name) if isinstance(entry, Folder) else None
             if found is None:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
             entry = found
-        if not isinstance(entry, _Folder):
+        if not isinstance(entry, Folder):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
         return entry
 
-    def _file(self, path: str) -> _Bytes:
+    def _file(self, path: str) -> FileBytes:
         folder, name = self._locate(path)
         entry = folder.names.get(name)
-        if not isinstance(entry, _Bytes):
+        if not isinstance(entry, FileBytes):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return entry
-
-
-def _used(folder: _Folder) -> int:
-    return sum(_used(entry) if isinstance(entry, _Folder) else len(entry.content) for entry in folder.names.values())

@@ -18,7 +18,8 @@ from penstock.model.errors import StartupError
 from penstock.node import Node
 from penstock.ports.disk import File
 from penstock_sim.clock import SimClock, SimEntropy
-from penstock_sim.disk import Crashed, SimDisk, SimFile, _Bytes, _Folder
+from penstock_sim.disk import Crashed, SimDisk, SimFile
+from penstock_sim.disk_entries import FileBytes, Folder
 from penstock_sim.loop import Owner, SimLoop
 from penstock_sim.network import Hub, NetworkPort
 from penstock_sim.trace import Trace
@@ -68,13 +69,15 @@ class HostDisk(SimDisk):
     def sync_folder_later(self, path: str, done: Callable[[OSError | None], None]) -> None:
         self._finish_later(path, self._folder(path), done)
 
-    def _finish_later(self, path: str, content: _Bytes | _Folder, done: Callable[[OSError | None], None]) -> None:
+    def _finish_later(self, path: str, content: FileBytes | Folder, done: Callable[[OSError | None], None]) -> None:
         delay = self.sync_s * (0.2 + self.random.random() * 1.6)
         at = max(self._sync_free_at.get(path, 0.0), self._loop.now + delay)
         self._sync_free_at[path] = at
         self._loop.as_owner_at(self.owner, at, self._finish, path, content, content.count(), done)
 
-    def _finish(self, path: str, content: _Bytes | _Folder, count: int, done: Callable[[OSError | None], None]) -> None:
+    def _finish(
+        self, path: str, content: FileBytes | Folder, count: int, done: Callable[[OSError | None], None]
+    ) -> None:
         if self._dead:
             return
         if self.syncs_fail:
@@ -89,6 +92,15 @@ class HostDisk(SimDisk):
             file.bytes.drop_pending()
             raise OSError(errno.EIO, os.strerror(errno.EIO), file.path)
         super().sync_bytes(file, count)
+
+    def sync_volume(self, path: str) -> bool:
+        if self.syncs_fail:
+            self.failing["sync"] = errno.EIO
+        try:
+            return super().sync_volume(path)
+        finally:
+            if self.syncs_fail:
+                del self.failing["sync"]
 
     def kill(self) -> None:
         """Simulate the end of the process; its writes are still in the page cache."""

@@ -58,6 +58,26 @@ def test_a_power_failure_at_any_call_loses_no_acknowledged_record(luck: int) -> 
         reopen_and_check(life)
 
 
+@pytest.mark.parametrize("flush_mode", ["fsync", "os"])
+@pytest.mark.parametrize("luck", first_of(3))
+def test_a_power_failure_at_any_call_loses_no_acknowledged_record_if_the_volume_is_synced(
+    luck: int, flush_mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.storage.directory.SYNCED_ALONE_MAX", 0)
+    monkeypatch.setattr("penstock.storage.store.SYNCED_ALONE_MAX", 0)
+    random = Random(f"volume:{luck}")
+    for call in range(1 + luck, count_calls(flush_mode) + 1, 9):
+        life = live_until(call, flush_mode=flush_mode)
+        life.disk.crash(random)
+        life.disk.fail_at[life.disk.calls + random.randrange(1, 80)] = None
+        try:
+            reopen_and_check(life, durable=flush_mode == "fsync")
+        except Crashed:
+            life.disk.crash(random)
+            if flush_mode == "fsync":
+                reopen_and_check_again(life)
+
+
 @pytest.mark.parametrize("luck", first_of(4))
 def test_batches_that_share_a_sync_are_durable_together_or_not_acknowledged(luck: int) -> None:
     for call in range(1 + luck, count_calls(syncs_at_once=False) + 1, 4):

@@ -27,8 +27,10 @@ class PenstockProcess:
         data: Path | None = None,
         environment: Mapping[str, str] | None = None,
         listeners: Mapping[str, str] | None = None,
+        start_s_max: float = 30,
     ) -> None:
         """`environment` extends the inherited environment; `listeners` are names with their security protocols."""
+        self._start_s_max = start_s_max
         self._environment = dict(environment or {})
         self._folder = Path(tempfile.mkdtemp(prefix="penstock-"))
         self._data = data or self._folder / "data"
@@ -78,7 +80,7 @@ class PenstockProcess:
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=os.environ | self._environment,
             )  # fmt: skip
         try:
-            wait_until_answered(self._port, seconds_max=30, pause=0.005)
+            wait_until_answered(self._port, seconds_max=self._start_s_max, pause=0.005)
         except TimeoutError as error:
             self.kill()
             raise TimeoutError(f"{error}: {self.log[-2000:]}") from None
@@ -88,7 +90,7 @@ class PenstockProcess:
         """Shut down cleanly with SIGTERM."""
         if self._process is not None:
             self._process.terminate()
-            self._process.wait(timeout=60)
+            self._process.wait(timeout=120)
             self._process = None
 
     def kill(self) -> None:

@@ -37,8 +37,8 @@ from penstock.model.errors import (
 )
 from penstock.model.job import Job
 from penstock.ports.network import Connection, KeptFrame, copied
+from penstock.replication.hosted_topic import HostedTopic
 from penstock.replication.partition import ALL_REPLICAS, Partition
-from penstock.replication.replicas import HostedTopic
 from penstock.replication.waiting import WaitingProduce
 from penstock.scheduling.scheduler import TakesLonger
 from penstock.security.rights import Rights

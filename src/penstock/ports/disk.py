@@ -50,6 +50,13 @@ class File(Protocol):
         """Write bytes to the disk, so that a later sync has little to do. Guarantees nothing, and blocks."""
         ...
 
+    def check_written(self) -> None:
+        """Raise OSError if bytes that were written to the file could not be written to the disk.
+
+        After `sync_volume`, the file is durable if this does not raise.
+        """
+        ...
+
     def close(self) -> None: ...
 
 
@@ -117,6 +124,14 @@ class Disk(Protocol):
         ...
 
     def sync_folder(self, path: str) -> None: ...
+
+    def sync_volume(self, path: str) -> bool:
+        """Make everything durable that was written, created, renamed or removed on the volume before this call.
+
+        With many files this takes a fraction of the time of syncing each. The errors of a single file are reported by
+        its `check_written`. Blocks; return False, without doing anything, if the volume does not support it.
+        """
+        ...
 
     def lock_folder(self, path: str) -> FolderLock:
         """Lock the folder for this process; raise BlockingIOError if another process has locked it."""

@@ -2,7 +2,8 @@
 
 Subscribes to the metadata image: creates, opens and deletes logs, gives each partition its role, and passes on changed
 settings. Files are created and removed in slices, so that a topic with ten thousand partitions does not block the
-event loop; `settled` waits for the last slice. cluster_peers.py serves partitions with other replicas. Calls
+event loop; `settled` waits for the last slice. A start opens logs without other replicas in the background if there
+are many (`opened_at_start`). cluster_peers.py serves partitions with other replicas. Calls
 partition.py and storage/store.py.
 """
 
@@ -21,10 +22,11 @@ from penstock.metadata.delta import Delta
 from penstock.metadata.image import BROKER, EMPTY, TOPIC, Image, PartitionImage, TopicImage
 from penstock.model.errors import Corruption, NotLeaderOrFollower, StorageError, UnknownTopicOrPartition
 from penstock.model.ids import NodeId, PartitionIndex, TopicName, TopicPartition
-from penstock.model.topic import is_internal, keeps_state
+from penstock.model.topic import is_internal
 from penstock.ports.clock import Clock, Timer
 from penstock.replication.cluster_peers import ClusterPeers, PeerAccess
 from penstock.replication.follower_sessions import FollowerSessions, Wakeups
+from penstock.replication.hosted_topic import HostedTopic, may_open_late
 from penstock.replication.partition import Partition
 from penstock.replication.throttle import LEADER, Throttle
 from penstock.storage.directory import UNOPENABLE
@@ -40,6 +42,9 @@ SLICE_S: Final = 0.002
 CHORES_PER_SLICE: Final = 64
 """Each chore creates a few files or renames one; together they take about as long as a large fetch."""
 
+START_OPEN_S: Final = 1.0
+"""A start waits this long for logs without other replicas, then opens the rest on first use and in the background."""
+
 UNREADABLE_S: Final = 2.0
 """A log that cannot be read for this long counts as damaged; a disk may fail for a moment."""
 REOPEN_S: Final = 5.0
@@ -51,49 +56,6 @@ class _NextAttempt(NamedTuple):
 
     at: float
     pause_s: float
-
-
-class HostedTopic:
-    """A topic with partitions on this node, and the keys by which produce and fetch requests find it."""
-
-    __slots__ = (
-        "_bytes_in_before",
-        "_messages_in_before",
-        "bytes_out",
-        "id",
-        "id_bytes",
-        "internal",
-        "name",
-        "name_bytes",
-        "partitions",
-    )
-
-    def __init__(self, name: TopicName, topic_id: UUID) -> None:
-        self.name = name
-        self.id = topic_id
-        self.name_bytes = name.encode()
-        self.id_bytes = topic_id.bytes
-        self.internal = keeps_state(name)
-        self.partitions: dict[int, Partition] = {}
-        # Counted by the handlers; the `_before` counts are those of partitions that have left this node.
-        self.bytes_out = 0
-        self._bytes_in_before = self._messages_in_before = 0
-
-    @property
-    def bytes_in(self) -> int:
-        return self._bytes_in_before + sum(each.bytes_in for each in list(self.partitions.values()))
-
-    @property
-    def messages_in(self) -> int:
-        return self._messages_in_before + sum(each.messages_in for each in list(self.partitions.values()))
-
-    def drop(self, index: int) -> "Partition | None":
-        """Remove a partition; its counts stay in the topic's totals, which never decrease."""
-        partition = self.partitions.pop(index, None)
-        if partition is not None:
-            self._bytes_in_before += partition.bytes_in
-            self._messages_in_before += partition.messages_in
-        return partition
 
 
 class Replicas:
@@ -127,6 +89,10 @@ class Replicas:
         self._image = EMPTY
         self._chores: deque[Callable[[], None]] = deque()
         self._chores_timer: Timer | None = None
+        self._is_starting = True
+        self._late: deque[tuple[HostedTopic, int]] = deque()
+        """Logs that are opened after all chores, unless they are used before."""
+        self._on_all_open: Callable[[], None] | None = None
         self._sweep_timer: Timer | None = None
         self._lag_check_at = self._checkpoint_at = 0.0
         self._publishing: Mapping[UUID, Collection[int]] | None = None
@@ -150,6 +116,7 @@ class Replicas:
         self.wakeups.stop()
         self._unopened.clear()
         self._provisional.clear()
+        self._leave_late()
         if self._peers is not None:
             self._peers.close()
         self._run_chores(len(self._chores))
@@ -160,10 +127,34 @@ class Replicas:
         while self._chores:
             self._run_chores(CHORES_PER_SLICE, within_s=SLICE_S)
             await asyncio.sleep(0)
-        while any(since is not None for since in self._unopened.values()):
+        while self._has_unreadable:
             # After UNREADABLE_S they count as damaged. Until then this node must not become their leader.
             await pause(self._clock, SWEEP_S)
             self._retry_open()
+
+    @property
+    def _has_unreadable(self) -> bool:
+        """Return whether it is not known yet what is left of some log."""
+        return any(since is not None for since in self._unopened.values())
+
+    async def opened_at_start(self, on_all_open: Callable[[], None]) -> None:
+        """Wait until the node may serve its partitions; call back when the logs that are left are open as well.
+
+        A log that other replicas have copies of is always waited for: if it has lost records, another must lead.
+        """
+        await self.settled()
+        self._is_starting = False
+        self._on_all_open = on_all_open
+        ends = self._clock.monotonic() + START_OPEN_S
+        while self._late and self._clock.monotonic() < ends:
+            self._open_late_logs(within_s=SLICE_S)
+            await asyncio.sleep(0)
+        if self._late:
+            log.info("opening %d logs in the background", len(self._late))
+        else:
+            await self.settled()
+        self._open_late_logs(within_s=0)
+        self._schedule_chores()
 
     async def wait_losses_reported(self) -> None:
         """Wait until the controller knows which replicas are damaged on this node, and has moved their leadership."""
@@ -249,16 +240,41 @@ class Replicas:
         if hosted is None:
             hosted = HostedTopic(topic.name, topic.id)
             self.by_id[hosted.id_bytes] = self.by_name[hosted.name_bytes] = hosted
-        partition = hosted.partitions.get(index)
-        if partition is None:
+        if index in hosted.partitions:
+            self._take_role(hosted.partitions[index], state)
+        # Without the table of partitions, only the first start can tell that a folder is missing: it opens all logs.
+        elif self._is_starting and self._store.has_table and may_open_late(hosted.name, state):
+            if index not in hosted.late:
+                hosted.add_late(index, self._open_late)
+                self._late.append((hosted, index))
+        elif index not in hosted.late:
             self._chores.append(partial(self._open, hosted, index))
-        else:
-            self._take_role(partition, state)
 
     def _take_role(self, partition: Partition, state: PartitionImage) -> None:
         partition.take_role(state)
         if self._peers is not None:
             self._peers.take_role(partition, state)
+
+    def _open_late(self, hosted: HostedTopic, index: int) -> None:
+        if self._store.failure is None and hosted.take_late(index):
+            self._open(hosted, index)
+
+    def _open_late_logs(self, *, within_s: float) -> None:
+        """Open some of the logs that are left, oldest chores first: a log may need the removal of another."""
+        ends = self._clock.monotonic() + within_s
+        while self._late and not self._chores and self._clock.monotonic() < ends:
+            self._open_late(*self._late.popleft())
+        if not self._late and not self._has_unreadable and self._on_all_open is not None:
+            on_all_open, self._on_all_open = self._on_all_open, None
+            on_all_open()
+
+    def _leave_late(self) -> None:
+        """Stop without opening the logs that are left: they are as the previous process left them."""
+        left = [hosted for hosted, index in self._late if index in hosted.late]
+        self._late.clear()
+        self._on_all_open = None
+        if left:
+            self._store.leave_unopened()
 
     def _open(self, hosted: HostedTopic, index: int) -> None:
         topic = self._image.topics_by_id.get(hosted.id)
@@ -375,8 +391,9 @@ class Replicas:
         partition = hosted.drop(index)
         if partition is not None:
             self._stop_replica(partition, NotLeaderOrFollower.code)
+        if hosted.take_late(index) or partition is not None:
             self._delete(TopicPartition(hosted.name, PartitionIndex(index)), hosted.id)
-        if not hosted.partitions and self.by_id.get(hosted.id_bytes) is hosted:
+        if not hosted.partitions and not hosted.late and self.by_id.get(hosted.id_bytes) is hosted:
             del self.by_id[hosted.id_bytes]
             if self.by_name.get(hosted.name_bytes) is hosted:
                 del self.by_name[hosted.name_bytes]
@@ -392,7 +409,9 @@ class Replicas:
             return
         if self.by_name.get(hosted.name_bytes) is hosted:
             del self.by_name[hosted.name_bytes]
-        topic_partitions = [TopicPartition(hosted.name, PartitionIndex(index)) for index in hosted.partitions]
+        indexes = [*hosted.partitions, *hosted.late]
+        topic_partitions = [TopicPartition(hosted.name, PartitionIndex(index)) for index in indexes]
+        hosted.late.clear()
         for partition in hosted.partitions.values():
             self._stop_replica(partition, UnknownTopicOrPartition.code)
         self._chores.append(partial(self._store.prepare_delete, topic_partitions, hosted.id))
@@ -413,12 +432,15 @@ class Replicas:
                 break
 
     def _schedule_chores(self) -> None:
-        if self._chores and self._chores_timer is None:
+        is_due = self._chores or (self._late and not self._is_starting)
+        if is_due and self._chores_timer is None:
             self._chores_timer = self._clock.call_later(0, self._run_slice)
 
     def _run_slice(self) -> None:
         self._chores_timer = None
         self._run_chores(CHORES_PER_SLICE, within_s=SLICE_S)
+        if not self._is_starting:
+            self._open_late_logs(within_s=SLICE_S)
         self._schedule_chores()
 
     # -- time and failure ------------------------------------------------------------------
@@ -437,6 +459,7 @@ class Replicas:
                 damaged.append(partition)
         if self._unopened:
             self._retry_open()
+            self._open_late_logs(within_s=0)
         if self._provisional:
             self._retry_unreadable()
         if damaged and self._peers is not None:

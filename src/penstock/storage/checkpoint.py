@@ -49,10 +49,11 @@ def write_unsynced(disk: Disk, path: str, content: bytes) -> None:
 
 
 def write_entries(disk: Disk, path: str, entries: Iterable[tuple[object, ...]]) -> None:
-    disk.replace_file(path, _encode(entries))
+    disk.replace_file(path, encode_entries(entries))
 
 
-def _encode(entries: Iterable[tuple[object, ...]]) -> bytes:
+def encode_entries(entries: Iterable[tuple[object, ...]]) -> bytes:
+    """Return the content of a checkpoint."""
     return _encode_lines([" ".join(str(word) for word in entry) for entry in entries])
 
 

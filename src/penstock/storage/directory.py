@@ -30,6 +30,8 @@ from penstock.ports.disk import Disk, File
 from penstock.storage.reserve import Reserve, is_disk_full, mebibytes, without_path
 
 OPEN_FILES_MAX: Final = 256
+SYNCED_ALONE_MAX: Final = 4
+"""More logs than this are made durable by a sync of the volume, which has to wait for other programs as well."""
 _T = TypeVar("_T")
 UNREADABLE: Final = frozenset({EIO, ENOENT, ENXIO, EBADMSG, EUCLEAN, EREMOTEIO})
 """Errors that mean lost bytes, unlike too many open files."""
@@ -68,6 +70,8 @@ class LogDirectory:
     """The state of one data folder, shared by all of its logs."""
 
     __slots__ = (
+        "_found_count",
+        "_found_is_durable",
         "disk",
         "failed_before",
         "failure",
@@ -99,6 +103,21 @@ class LogDirectory:
         self.open_files = OpenFiles(disk)
         self.read_failures = 0
         """The number of reads that failed with an I/O error or found a file too short."""
+        self._found_is_durable: bool | None = None
+        self._found_count = 0
+
+    def make_found_durable(self) -> bool:
+        """Sync, once, everything that the previous process wrote; return False if the caller must sync its log.
+
+        That is so for the first few logs, and if the volume cannot be synced as a whole. What this process writes, and
+        errors of single files, are not covered. Raises OSError.
+        """
+        self._found_count += 1
+        if self._found_is_durable is None:
+            if self._found_count <= SYNCED_ALONE_MAX:
+                return False
+            self._found_is_durable = self.disk.sync_volume(self.path)
+        return self._found_is_durable
 
     def with_reserve(self, work: Callable[[], _T]) -> _T:
         """Run repeatable work, using reserved space if the disk is full."""

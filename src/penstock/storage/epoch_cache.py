@@ -5,31 +5,39 @@ Entries rise in both columns. Followers and consumers use `end_of` to find where
 """
 
 from bisect import bisect_right
+from contextlib import suppress
+from functools import partial
 
 from penstock.model.errors import Corruption
 from penstock.model.ids import NO_EPOCH, NO_OFFSET
-from penstock.ports.disk import Disk
-from penstock.storage.checkpoint import read_entries, write_entries
+from penstock.ports.disk import Disk, File
+from penstock.storage.checkpoint import encode_entries, read_entries, write_entries
 
 FILE_NAME = "leader-epoch-checkpoint"
+UNSYNCED_SIZE_MAX = 1024 * 1024
+"""The file of a log up to this size is not synced: if it is lost, reading the headers of the log takes no time."""
+_UNFINISHED = ".tmp"
 
 
 class EpochCache:
     """The epochs of one log, oldest first."""
 
-    __slots__ = ("_epochs", "_offsets", "_path", "dirty", "disk", "latest")
+    __slots__ = ("_changes", "_epochs", "_is_saving", "_offsets", "_path", "dirty", "disk", "latest")
 
     def __init__(self, disk: Disk, folder: str) -> None:
         self.disk = disk
         self._path = f"{folder}/{FILE_NAME}"
         self._epochs: list[int] = []
         self._offsets: list[int] = []
+        self._changes = 0
+        self._is_saving = False
         self.dirty = False
         self.latest: int = NO_EPOCH
         """The epoch of the newest batch, -1 if there is none."""
 
     def _changed(self) -> None:
         self.dirty = True
+        self._changes += 1
         self.latest = self._epochs[-1] if self._epochs else NO_EPOCH
 
     def entries(self) -> list[tuple[int, int]]:
@@ -105,7 +113,41 @@ class EpochCache:
         self.dirty = True
 
     def save(self) -> None:
-        """Write the file if anything changed."""
+        """Durably write the file if anything changed. Blocks."""
         if self.dirty:
+            self._changes += 1  # a write in progress is older
             write_entries(self.disk, self._path, self.entries())
             self.dirty = False
+
+    # After a power failure a file that was not synced has its old content, is not complete, or is missing. Recovery
+    # compares it with the log in each case.
+    def write(self, *, is_durable: bool) -> None:
+        """Write the file without a sync if anything changed; it stays to be saved unless it counts as durable."""
+        if self.dirty:
+            self._changes += 1
+            self._write_unfinished().close()
+            self.disk.rename(self._path + _UNFINISHED, self._path)
+            self.dirty = not is_durable
+
+    def save_later(self) -> None:
+        """Durably write the file off the event loop if anything changed. Errors leave it to be saved."""
+        if self.dirty and not self._is_saving:
+            with suppress(OSError):
+                file = self._write_unfinished()
+                self._is_saving = True
+                self.disk.sync_later(file, partial(self._synced, file, self._changes))
+
+    def _synced(self, file: File, changes: int, error: OSError | None) -> None:
+        self._is_saving = False
+        file.close()
+        if error is None and changes == self._changes:
+            # The folder may have been renamed, because the log was deleted.
+            with suppress(OSError):
+                self.disk.rename(file.path, self._path)
+                self.dirty = False
+
+    def _write_unfinished(self) -> File:
+        file = self.disk.open(self._path + _UNFINISHED, create=True)
+        file.truncate(0)
+        file.write((encode_entries(self.entries()),), 0)
+        return file

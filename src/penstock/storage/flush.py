@@ -71,7 +71,7 @@ class Flusher:
         # Lists, because they are short, and an empty deque takes 760 bytes for each of thousands of logs.
         self._rolled: list[tuple[File, int]] = list(state.unflushed)
         # Closed segments whose indexes are not synced yet. Only the recovery point waits for them.
-        self._closed: list[Segment] = []
+        self._closed: list[Segment] = list(state.unsynced_indexes)
         self._index_syncs = 0
         # The active segment's file if it was synced, and its size when that sync started.
         self._synced_file: File | None = None
@@ -221,6 +221,40 @@ class Flusher:
         except OSError as error:
             log.directory.fail(error)
             raise
+        if self._offsets.flush_to(self._offsets.end):
+            self._on_durable()
+
+    def write_indexes(self) -> None:
+        """Write the indexes of all closed segments without a sync. Raises OSError."""
+        for segment in self._closed:
+            segment.save_indexes()
+
+    def volume_synced(self) -> None:
+        """Count everything as durable after a sync of the volume. Another one must follow: this writes as well.
+
+        Raises OSError if one of the files could not be written.
+        """
+        disk = self._log.directory.disk
+        try:
+            indexes = (path for segment in self._closed for path in segment.paths()[1:3])
+            for path in (*self._files, *indexes):
+                file = disk.open(path)
+                file.check_written()
+                file.close()
+            if self._offsets.flushed < self._offsets.end:
+                self._segments.active.file.check_written()
+            self._files.clear()
+            self._folders.clear()
+            self.sync_names()
+            while self._rolled:
+                job = self._rolled.pop(0)
+                job[0].check_written()
+                self._list_closed(job)
+        except OSError as error:
+            self._log.directory.fail(error)
+            raise
+        self._folders.clear()
+        self._closed.clear()
         if self._offsets.flush_to(self._offsets.end):
             self._on_durable()
 

@@ -4,7 +4,8 @@ A table of slots that are rewritten in place, so that state changes work on a fu
 each state are in docs/internals/damage.md. Called by store.py. Raises OSError.
 """
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from enum import IntEnum
 from struct import Struct
 from typing import Final
@@ -44,7 +45,7 @@ class HeldPartitions:
         self._free: list[int] = []
         self._count = 0
         self._file: File | None = None
-        self._is_dirty = False
+        self._is_dirty = self._is_deferred = False
         self.is_new = False
         """Whether there was no file, so that nothing is known about any partition."""
         self._load()
@@ -77,9 +78,19 @@ class HeldPartitions:
         else:
             self._slots[key], self._states[key] = slot, state
 
+    @contextmanager
+    def one_sync(self) -> Iterator[None]:
+        """Make the changes of a block of code durable once, at its end. Raises OSError."""
+        self._is_deferred = True
+        try:
+            yield
+        finally:
+            self._is_deferred = False
+        self.sync()
+
     def sync(self) -> None:
         """Make all state changes durable. Blocks, unless nothing has changed."""
-        if self._is_dirty:
+        if self._is_dirty and not self._is_deferred:
             self._open().sync()
             self._is_dirty = False
 

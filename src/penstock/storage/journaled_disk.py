@@ -93,6 +93,9 @@ class JournaledDisk:
     def sync_folder(self, path: str) -> None:
         self._disk.sync_folder(path)
 
+    def sync_volume(self, path: str) -> bool:
+        return self._disk.sync_volume(path)
+
     def lock_folder(self, path: str) -> FolderLock:
         return self._disk.lock_folder(path)
 

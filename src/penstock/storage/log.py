@@ -25,6 +25,7 @@ from penstock.ports.disk import Disk
 from penstock.ports.network import FileSlice
 from penstock.storage import (
     aborted,
+    closing,
     lookup,
     producer_snapshots,
     recovery,
@@ -37,6 +38,7 @@ from penstock.storage.appended import Appended
 from penstock.storage.compaction.state import CompactionState
 from penstock.storage.delayed_deletes import DelayedDeletes
 from penstock.storage.directory import LogDirectory
+from penstock.storage.epoch_cache import UNSYNCED_SIZE_MAX
 from penstock.storage.flush import Flusher
 from penstock.storage.log_checkpoints import LogCheckpoints
 from penstock.storage.log_offsets import LogOffsets
@@ -350,8 +352,11 @@ class Log:
 
     def save_epochs(self) -> bool:
         """Save the epochs, which must be on disk before a later recovery point; return whether they are."""
-        with suppress(OSError):
-            self.epochs.save()
+        if self.size > UNSYNCED_SIZE_MAX:
+            self.epochs.save_later()
+        else:
+            with suppress(OSError):
+                self.epochs.write(is_durable=True)
         return not self.epochs.dirty
 
     def save_snapshot(self) -> None:
@@ -457,20 +462,13 @@ class Log:
 
     def close(self, clean: bool = True) -> None:
         """Close the log; a clean close makes everything durable, so that the next open needs no scan."""
-        if not clean or self.damage is not None or self.directory.failure is not None:
-            return
-        if self.end_offset == 0 or self.is_untouched():
-            # The log is empty, or unchanged since it was opened: many such logs must not cost many syncs.
-            return
-        self.writer.mend_tail()
-        self.flush()
-        closed = self.writer.close()
-        if closed is not None:
-            self.flusher.add_closed_indexes(closed)
-        self.quarantine.guard(self.flusher.sync_indexes_now)
-        self.save_snapshot()
-        self.save_epochs()
-        aborted.save_checkpoint(self, closing=True)
+        if clean and self.needs_close():
+            closing.close_one(self)
+
+    def needs_close(self) -> bool:
+        """Return whether a clean close has anything to do: many empty or unchanged logs must not cost many syncs."""
+        is_closed = self.end_offset == 0 or self.is_untouched()
+        return not is_closed and self.damage is None and self.directory.failure is None
 
     def is_untouched(self) -> bool:
         """Return whether the folder is unchanged since the last clean close."""

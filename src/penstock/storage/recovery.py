@@ -19,7 +19,7 @@ from penstock.storage import aborted, damage
 from penstock.storage.compaction.swap import finish_swaps
 from penstock.storage.continuity import Loss, first_loss
 from penstock.storage.directory import LogDirectory
-from penstock.storage.epoch_cache import EpochCache
+from penstock.storage.epoch_cache import UNSYNCED_SIZE_MAX, EpochCache
 from penstock.storage.epoch_recovery import load_epochs
 from penstock.storage.index_builder import IndexBuilder
 from penstock.storage.lenient_disk import LenientDisk
@@ -52,8 +52,12 @@ class Recovered:
     """Whether some files could not be read, so that the log counts as damaged until they can be."""
     notes: list[str] = field(default_factory=list)
     folder_changed: bool = False
+    names_removed: bool = False
+    """Whether recovery has removed files."""
     unflushed: list[tuple[File, int]] = field(default_factory=list)
     list_changed: bool = False
+    unsynced_indexes: list[Segment] = field(default_factory=list)
+    """Closed segments whose indexes must be synced before the recovery point passes them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,9 +112,8 @@ def recover(
     if disk.exists(f"{folder}/{SEGMENT_LIST}"):
         segment_list.load()
     notes = finish_swaps(disk, folder, segment_list)
-    state = Recovered(
-        _find_segments(directory, folder, settings, now_ms), EpochCache(disk, folder), ProducerState(), segment_list
-    )
+    segments, names_removed = _find_segments(directory, folder, settings, now_ms)
+    state = Recovered(segments, EpochCache(disk, folder), ProducerState(), segment_list, names_removed=names_removed)
     state.notes += notes
     plan = _plan(directory, folder, settings, now_ms, clean, known, state)
     if plan.loss is not None and not state.segments:
@@ -149,7 +152,7 @@ def recover_unreadable(
     if view.disk.exists(f"{folder}/{SEGMENT_LIST}"):
         with suppress(FileNotFoundError):
             segment_list.load()
-    segments = _find_segments(view, folder, settings, now_ms)
+    segments, _ = _find_segments(view, folder, settings, now_ms)
     state = Recovered(segments, EpochCache(view.disk, folder), ProducerState(), segment_list)
     known = replace(known, held=known.held or lenient.has_hidden)
     plan = _plan(view, folder, settings, now_ms, False, known, state)
@@ -174,6 +177,7 @@ def recover_unreadable(
     state.epochs.disk = segment_list.disk = directory.disk
     state.folder_changed = state.list_changed = False
     state.unflushed.clear()
+    state.unsynced_indexes.clear()
     state.is_provisional = True
     return state
 
@@ -216,6 +220,7 @@ def _remove_segments(directory: LogDirectory, state: Recovered, segments: Sequen
         listed.sync()
         listed.close()
     for segment in segments:
+        state.names_removed = True
         state.segments.remove(segment)
         directory.open_files.forget(segment.path)
         for path in segment.paths():
@@ -252,7 +257,7 @@ def _set_start(plan: _Plan) -> None:
     state.epochs.truncate_start(state.start_offset)
     with suppress(OSError):
         # The disk is full. The epochs stay unsaved, and no recovery point is written before they are saved.
-        state.epochs.save()
+        state.epochs.write(is_durable=sum(each.size for each in state.segments) <= UNSYNCED_SIZE_MAX)
 
 
 def _list_segments(plan: _Plan) -> None:
@@ -282,15 +287,19 @@ def _list_segments(plan: _Plan) -> None:
         segment_list.tidy()
 
 
-def _find_segments(directory: LogDirectory, folder: str, settings: TopicSettings, now_ms: int) -> list[Segment]:
-    """Return the segments in the folder, oldest first, and remove what interrupted operations left."""
+def _find_segments(
+    directory: LogDirectory, folder: str, settings: TopicSettings, now_ms: int
+) -> tuple[list[Segment], bool]:
+    """Return the segments in the folder, oldest first; remove what interrupted operations left, and return if any."""
     disk = directory.disk
     segments: list[Segment] = []
     indexes: list[str] = []
+    removed = False
     for name in disk.list(folder):
         stem, dot, suffix = name.partition(".")
         if name.endswith(_LEFTOVERS):
             disk.remove(f"{folder}/{name}")
+            removed = True
         elif len(stem) == _NAME_DIGITS and stem.isdecimal() and suffix in ("index", "timeindex", "txnindex"):
             indexes.append(name)
         elif len(stem) == _NAME_DIGITS and stem.isdecimal() and dot + suffix == ".log":
@@ -299,7 +308,8 @@ def _find_segments(directory: LogDirectory, folder: str, settings: TopicSettings
     for name in indexes:
         if name.partition(".")[0] not in names:
             disk.remove(f"{folder}/{name}")
-    return segments
+            removed = True
+    return segments, removed
 
 
 def _segment(
@@ -344,6 +354,7 @@ def _restart_at(plan: _Plan, offset: int) -> None:
     _create_first_segment(plan, offset)
     plan.state.producers.clear()
     plan.state.unflushed.clear()
+    plan.state.unsynced_indexes.clear()
     plan.state.end_offset = plan.state.flushed_offset = offset
 
 
@@ -431,12 +442,12 @@ def _scan_segment(plan: _Plan, segment: Segment, *, below: int, is_last: bool) -
             if header[9] >= 0:
                 aborted.note_batch(producers, segment, position, header, now_ms)
     except BadBatch as bad:
-        segment.use_indexes(builder)
+        segment.use_indexes(builder, synced=False)
         raise damage.ScanStopped(segment, bad, end) from bad
     finally:
         # Everything before the damage was verified, and nothing after it is read.
         segment.mark_all_checked()
-    segment.use_indexes(builder)
+    segment.use_indexes(builder, synced=False)
     return end
 
 
@@ -449,17 +460,24 @@ def _make_durable(plan: _Plan, first: int) -> None:
     """Sync what was found: with group commit, everything that is served must be durable."""
     state = plan.state
     scanned = state.segments[first:]
+    state.unsynced_indexes = scanned[:-1]
     if plan.settings.flush_mode == "fsync":
         if state.end_offset == 0:
             # Losing an empty log does no harm, and a node may have thousands of them: do not sync it.
             state.folder_changed = True
             return
+        # A start with thousands of logs cannot wait for two syncs of each.
+        is_unchanged = not (state.names_removed or state.notes or state.damage or plan.directory.failed_before)
         try:
-            for segment in scanned:
-                if plan.directory.failed_before:
-                    _write_again(plan.disk, segment)
-                segment.file.sync()
-            plan.disk.sync_folder(plan.folder)
+            if is_unchanged and plan.directory.make_found_durable():
+                for segment in scanned:
+                    segment.file.check_written()
+            else:
+                for segment in scanned:
+                    if plan.directory.failed_before:
+                        _write_again(plan.disk, segment)
+                    segment.file.sync()
+                plan.disk.sync_folder(plan.folder)
         except OSError as error:
             # The kernel may have dropped the pages: a second attempt could succeed without writing them.
             plan.directory.fail(error)

@@ -454,8 +454,8 @@ class Segment:
             return
         self.use_indexes(builder)
 
-    def use_indexes(self, builder: IndexBuilder) -> None:
-        """Replace the offset and time index by those that were built from all batches, and save them durably."""
+    def use_indexes(self, builder: IndexBuilder, *, synced: bool = True) -> None:
+        """Replace the offset and time index by those that were built from all batches, and save them."""
         # The files may have been renamed since the build began.
         builder.offset_index.path, builder.time_index.path = self.offset_index.path, self.time_index.path
         self.offset_index, self.time_index = builder.offset_index, builder.time_index
@@ -467,7 +467,7 @@ class Segment:
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
         with suppress(OSError):
             for file in self.save_indexes():
-                if self.size:
+                if self.size and synced:
                     file.sync()
 
     def _indexed_max_timestamp(self) -> Job[tuple[int, int]]:

@@ -22,7 +22,8 @@ from penstock.ports.clock import Clock
 from penstock.ports.disk import Disk, FolderLock
 from penstock.ports.entropy import Entropy
 from penstock.storage import retention_clock
-from penstock.storage.directory import LogDirectory
+from penstock.storage.closing import close_many
+from penstock.storage.directory import SYNCED_ALONE_MAX, LogDirectory
 from penstock.storage.held_partitions import Holding
 from penstock.storage.journal import GROUP_FILES_LEAST, JOURNAL_SIZE, Journal
 from penstock.storage.journaled_disk import JournaledDisk, replay
@@ -90,7 +91,7 @@ class LogStore(StoreCheckpoints):
         self.retention_now_ms()
         # Folders of deleted partitions, each with the time when it may be removed.
         self._pending_removals: list[tuple[int, str]] = []
-        self._syncing_names = self._names_changed = False
+        self._syncing_names = self._names_changed = self._has_unopened = False
         directory.failed_before = self._disk.exists(self._path(SYNC_FAILED))
         directory.on_failure = self._failed
         journal.on_failure = directory.fail
@@ -180,6 +181,15 @@ class LogStore(StoreCheckpoints):
 
     def _read_only_changed(self) -> None:
         self.on_read_only(self.directory.is_read_only)
+
+    @property
+    def has_table(self) -> bool:
+        """Return whether the table of partitions was found, which tells lost folders from new partitions."""
+        return not self._held.is_new
+
+    def leave_unopened(self) -> None:
+        """Close with logs that were not opened. They are not recovered, so the next start scans after a crash."""
+        self._has_unopened = True
 
     def get(self, topic_partition: TopicPartition) -> Log | None:
         return self.logs.get(topic_partition)
@@ -434,13 +444,14 @@ class LogStore(StoreCheckpoints):
         """Close all logs and release the folder. After a clean close the next start scans nothing."""
         try:
             if clean and self.directory.failure is None:
-                for log in self:
-                    log.close()
+                self._close_logs()
                 self.checkpoint_recovery_points()
                 self.checkpoint_log_starts()
                 self.clean_offsets.save_now()
                 self.checkpoint_retention_clock()
                 self._journal.close()
+                if not self.was_clean and self._has_unopened:
+                    return
                 self._disk.remove(self._path(SYNC_FAILED))
                 content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}).encode()
                 self.directory.with_reserve(lambda: self._disk.replace_file(self._path(CLEAN_SHUTDOWN), content))
@@ -456,6 +467,23 @@ class LogStore(StoreCheckpoints):
             self.logs.clear()
             self._held.close()
             self._lock.release()
+
+    def _close_logs(self) -> None:
+        logs = [log for log in self if log.needs_close()]
+        if len(logs) > SYNCED_ALONE_MAX and self._sync_volume():
+            with self._held.one_sync():
+                close_many(logs, self._sync_volume)
+            self._sync_volume()
+        else:
+            for log in logs:
+                log.close()
+
+    def _sync_volume(self) -> bool:
+        try:
+            return self._disk.sync_volume(self.folder)
+        except OSError as error:
+            self.directory.fail(error)
+            raise
 
 
 def _read_broker_epoch(disk: Disk, path: str) -> int:

@@ -379,7 +379,7 @@ async def unreadable_after_restart(node: OneNode) -> None:
     segment = "/data/orders-0/" + next(name for name in node.disk.list("/data/orders-0") if name.endswith(".log"))
     node.disk.make_unreadable(segment, -1, 0)
     node.publish_again()
-    settled = asyncio.ensure_future(node.replicas.settled())
+    settled = asyncio.ensure_future(node.replicas.opened_at_start(lambda: None))
     await node.clock.advance(UNREADABLE_S - SWEEP_S)
     assert not settled.done() and not node.is_open(), "the disk may fail for a moment"
     await node.clock.advance(2 * SWEEP_S)
@@ -464,5 +464,158 @@ def test_a_failed_folder_answers_waiting_produces_and_gets_no_checkpoint() -> No
         calls = node.disk.calls
         node.replicas.stop()
         assert node.disk.calls == calls
+
+    run(story)
+
+
+MANY = 2 * CHORES_PER_SLICE
+
+
+def restarted(node: OneNode, *, cleanly: bool = True) -> None:
+    """Restart a node with many partitions, each with a record, and publish its metadata again."""
+    if cleanly:
+        node.stop()
+    else:
+        node.replicas.stop()
+        node.store.close(clean=False)
+        node.disk.end_process()
+    node.start()
+    node.publish_again()
+
+
+async def with_many_partitions(node: OneNode, *, cleanly: bool = True) -> None:
+    await node.replicas.opened_at_start(lambda: None)
+    node.publish(*created(count=MANY))
+    await node.replicas.settled()
+    for index in range(MANY):
+        node.append(index=index)
+    restarted(node, cleanly=cleanly)
+
+
+@pytest.fixture
+def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a start wait for no log without other replicas."""
+    monkeypatch.setattr("penstock.replication.replicas.START_OPEN_S", 0.0)
+
+
+@pytest.mark.usefixtures("no_patience")
+def test_logs_are_opened_on_first_use_and_in_the_background_after_a_start() -> None:
+    async def story(node: OneNode) -> None:
+        await with_many_partitions(node)
+        opened: list[bool] = []
+        await node.replicas.opened_at_start(lambda: opened.append(True))
+        assert not opened and not any(True for _ in node.replicas.all())
+        node.append(index=MANY - 1)
+        partition = node.replicas.by_id[FIRST.bytes].partitions.get(MANY - 1)
+        assert partition is not None and partition.log.end_offset == 2
+        assert len(list(node.replicas.all())) == 1
+        for _ in range(MANY):
+            await node.clock.advance(SLICE_S)
+        assert opened
+        assert [each.log.end_offset for each in node.replicas.all()].count(1) == MANY - 1
+        assert type(node.replicas.by_id[FIRST.bytes].partitions) is dict
+
+    run(story)
+
+
+def test_a_start_with_few_logs_opens_all_of_them_before_it_ends() -> None:
+    async def story(node: OneNode) -> None:
+        await with_many_partitions(node)
+        opened: list[bool] = []
+        await node.replicas.opened_at_start(lambda: opened.append(True))
+        assert opened and len(list(node.replicas.all())) == MANY
+
+    run(story)
+
+
+@pytest.mark.usefixtures("no_patience")
+@pytest.mark.parametrize("cleanly", [True, False])
+def test_a_node_that_stops_before_all_logs_are_open_loses_nothing(cleanly: bool) -> None:
+    async def story(node: OneNode) -> None:
+        await with_many_partitions(node, cleanly=cleanly)
+        await node.replicas.opened_at_start(lambda: None)
+        node.append(index=3)
+        restarted(node)
+        # Logs that were not recovered must be scanned by the next start.
+        assert node.store.was_clean is cleanly
+        await node.replicas.opened_at_start(lambda: None)
+        for index in range(MANY):
+            partition = node.replicas.find(ORDERS, index)
+            assert partition is not None and partition.log.damage is None
+            assert partition.log.end_offset == (2 if index == 3 else 1)
+
+    run(story)
+
+
+@pytest.mark.usefixtures("no_patience")
+def test_the_deletion_of_a_topic_removes_the_logs_that_are_not_open_yet() -> None:
+    async def story(node: OneNode) -> None:
+        await with_many_partitions(node)
+        await node.replicas.opened_at_start(lambda: None)
+        node.append(index=1)
+        node.publish(RemoveTopicRecord(topic_id=FIRST), *created(topic_id=SECOND, count=2))
+        await node.replicas.settled()
+        assert {name for name in node.disk.list("/data") if name in {f"orders-{n}" for n in range(MANY)}} == {
+            "orders-0", "orders-1",
+        }  # fmt: skip
+        for index in range(2):
+            partition = node.replicas.find(ORDERS, index)
+            assert partition is not None and partition.log.end_offset == 0
+
+    run(story)
+
+
+@pytest.mark.usefixtures("no_patience")
+def test_a_replica_that_moves_away_before_its_log_is_open_is_removed() -> None:
+    async def story(node: OneNode) -> None:
+        await with_many_partitions(node)
+        await node.replicas.opened_at_start(lambda: None)
+        node.publish(moved(OTHER))
+        await node.replicas.settled()
+        assert not node.disk.exists("/data/orders-0") and node.disk.exists("/data/orders-1")
+
+    run(story)
+
+
+@pytest.mark.usefixtures("no_patience")
+def test_logs_of_internal_topics_and_with_other_replicas_are_open_before_the_start_ends() -> None:
+    async def story(node: OneNode) -> None:
+        await node.replicas.opened_at_start(lambda: None)
+        node.publish(*created(CONSUMER_OFFSETS, SECOND, 3), *created(replicas=(ME, OTHER), count=2))
+        await node.replicas.settled()
+        node.stop()
+        node.start()
+        node._image = EMPTY
+        node.publish(*created(CONSUMER_OFFSETS, SECOND, 3), *created(replicas=(ME, OTHER), count=2))
+        await node.replicas.opened_at_start(lambda: None)
+        assert len(list(node.replicas.all())) == 5
+
+    run(story)
+
+
+@pytest.mark.usefixtures("no_patience")
+def test_without_the_table_of_partitions_all_logs_are_opened_before_the_start_ends() -> None:
+    async def story(node: OneNode) -> None:
+        await node.replicas.opened_at_start(lambda: None)
+        node.publish(*created(count=MANY))
+        await node.replicas.settled()
+        node.stop()
+        node.disk.lose("/data/held-partitions")
+        node.start()
+        node.publish_again()
+        await node.replicas.opened_at_start(lambda: None)
+        assert len(list(node.replicas.all())) == MANY
+
+    run(story)
+
+
+@pytest.mark.usefixtures("no_patience")
+def test_a_late_log_that_has_lost_records_is_damaged_when_it_is_opened() -> None:
+    async def story(node: OneNode) -> None:
+        await with_many_partitions(node)
+        node.disk.lose("/data/orders-5/00000000000000000000.log")
+        await node.replicas.opened_at_start(lambda: None)
+        partition = node.replicas.find(ORDERS, 5)
+        assert partition is not None and partition.log.damage is not None
 
     run(story)

@@ -86,3 +86,51 @@ def test_a_damaged_file_raises_corruption(content: bytes) -> None:
     disk.open(PATH, create=True).write((content,), 0)
     with pytest.raises(Corruption):
         EpochCache(disk, "").load()
+
+
+def test_a_later_save_is_durable_when_its_sync_ends() -> None:
+    disk = SimDisk(syncs_at_once=False)
+    cache = cache_of((1, 0), (3, 10), disk=disk)
+    cache.save_later()
+    assert (cache.dirty, disk.exists(PATH)) == (True, False)
+    assert disk.finish_sync()
+    assert (cache.dirty, disk.exists(PATH)) == (False, True)
+    again = EpochCache(disk, "")
+    again.load()
+    assert again.entries() == [(1, 0), (3, 10)]
+
+
+def test_a_later_save_does_not_replace_what_changed_meanwhile() -> None:
+    disk = SimDisk(syncs_at_once=False)
+    cache = cache_of((1, 0), (3, 10), disk=disk)
+    cache.save_later()
+    cache.truncate_end(10)
+    cache.save()
+    disk.finish_sync()
+    again = EpochCache(disk, "")
+    again.load()
+    assert again.entries() == [(1, 0)]
+    assert not cache.dirty
+
+
+def test_a_failed_later_save_leaves_the_epochs_to_be_saved() -> None:
+    disk = SimDisk(syncs_at_once=False)
+    cache = cache_of((1, 0), disk=disk)
+    cache.save_later()
+    disk.finish_sync(OSError(5, "failed"))
+    assert [cache.dirty] == [True]
+    cache.save_later()
+    disk.finish_sync()
+    assert [cache.dirty] == [False]
+
+
+def test_epochs_written_without_a_sync_count_as_saved_only_if_told() -> None:
+    disk = SimDisk()
+    cache = cache_of((1, 0), disk=disk)
+    cache.write(is_durable=False)
+    assert [cache.dirty] == [True]
+    cache.write(is_durable=True)
+    assert [cache.dirty] == [False]
+    again = EpochCache(disk, "")
+    again.load()
+    assert again.entries() == [(1, 0)]

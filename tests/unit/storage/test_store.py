@@ -723,3 +723,84 @@ def test_a_deleted_folder_that_cannot_be_removed_is_removed_later() -> None:
     disk.failing.clear()
     store.remove_deleted_folders(clock.now_ms)
     assert not any(name.endswith("-delete") for name in disk.list("/data"))
+
+
+MANY = [TopicPartition(TopicName("many"), PartitionIndex(index)) for index in range(20)]
+
+
+def write_many(disk: SimDisk, *, flush_mode: str = "fsync", first: bool = True) -> LogStore:
+    store = load(disk)
+    for each in MANY:
+        log = store.open(each, FIRST_ID, small_settings(flush_mode=flush_mode))
+        fill(log, [1] * (60 if first else 1))
+    return store
+
+
+def syncs_since(disk: SimDisk, begin: int) -> int:
+    return sum(kind in ("sync", "sync_folder") for kind, _ in disk.trace[begin:])
+
+
+@pytest.mark.parametrize("flush_mode", ["fsync", "os"])
+def test_a_clean_close_of_many_logs_needs_few_syncs_and_leaves_everything_durable(flush_mode: str) -> None:
+    disk = SimDisk()
+    store = write_many(disk, flush_mode=flush_mode)
+    begin = len(disk.trace)
+    store.close()
+    assert syncs_since(disk, begin) < len(MANY)
+    disk.crash(kept=0.0)
+    again = load(disk)
+    assert again.was_clean
+    for each in MANY:
+        log = again.open(each, FIRST_ID, small_settings(flush_mode=flush_mode))
+        assert (log.damage, log.end_offset, len(stored(log))) == (None, 60, 60)
+        assert not log.epochs.dirty
+
+
+def test_a_start_after_a_kill_makes_many_logs_durable_with_few_syncs() -> None:
+    disk = SimDisk()
+    store = write_many(disk)
+    for each in MANY:
+        # Written, but neither synced nor acknowledged when the process is killed.
+        log = store.logs[each]
+        log.flusher.stop()
+        append(log, batch())
+    disk.end_process()
+    begin = len(disk.trace)
+    again = load(disk)
+    logs = [again.open(each, FIRST_ID, small_settings()) for each in MANY]
+    assert syncs_since(disk, begin) < 2 * len(MANY)
+    assert all((log.end_offset, log.durable_offset) == (61, 61) for log in logs)
+    disk.crash(kept=0.0)
+    final = load(disk)
+    assert all(final.open(each, FIRST_ID, small_settings()).end_offset == 61 for each in MANY)
+
+
+def test_a_failed_sync_of_the_volume_takes_the_folder_offline() -> None:
+    disk = SimDisk()
+    write_many(disk)
+    disk.end_process()
+    again = load(disk)
+    for each in MANY[:4]:
+        again.open(each, FIRST_ID, small_settings())
+    disk.failing["sync"] = errno.EIO
+    with pytest.raises(OSError, match="Input/output"):
+        again.open(MANY[4], FIRST_ID, small_settings())
+    assert again.failure is not None
+
+
+def test_a_log_that_recovery_changes_is_synced_itself() -> None:
+    disk = SimDisk()
+    store = write_many(disk)
+    for each in MANY:
+        file = store.logs[each].segments.active.open_for_append()
+        file.write((b"torn",), file.size())
+    disk.end_process()
+    again = load(disk)
+    for each in MANY:
+        log = again.open(each, FIRST_ID, small_settings())
+        assert (log.end_offset, log.damage) == (60, None)
+    disk.crash(kept=0.0)
+    final = load(disk)
+    for each in MANY:
+        log = final.open(each, FIRST_ID, small_settings())
+        assert (log.end_offset, log.damage, log.recovery_notes) == (60, None, [])

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from penstock.handlers.support.context import Context
     from penstock.metadata.image import PartitionImage, TopicImage
-    from penstock.replication.replicas import HostedTopic
+    from penstock.replication.hosted_topic import HostedTopic
 
 HINTED = frozenset({NotLeaderOrFollower.code, FencedLeaderEpoch.code})
 

@@ -27,8 +27,8 @@ from penstock.model.errors import (
 )
 from penstock.model.ids import PartitionIndex, TopicPartition
 from penstock.ports.network import Connection, KeptFrame, copied
+from penstock.replication.hosted_topic import HostedTopic
 from penstock.replication.partition import Partition
-from penstock.replication.replicas import HostedTopic
 from penstock.storage.verification_guard import VerificationGuard
 from penstock.transactions.client_codes import Write, for_produce, of_produce
 from penstock.transactions.commands import AddPartitions, VerifyPartitions

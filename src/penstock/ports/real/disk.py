@@ -40,20 +40,41 @@ BUFFERS_PER_WRITE_MAX = 1024
 ZEROS_PER_WRITE = 1024 * 1024
 
 
-def _find_sync_file_range() -> Callable[[int, int, int, int], int] | None:
-    """Return Linux's call that writes out a range without a journal commit, which would delay other syncs."""
+def _find_function(name: str, *arguments: type) -> Callable[..., int] | None:
+    """Return a function of the C library, None if this system does not have it."""
     try:
-        function = ctypes.CDLL(None).sync_file_range
+        function = getattr(ctypes.CDLL(None, use_errno=True), name)
     except (OSError, AttributeError):
         return None
-    function.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
-    found: Callable[[int, int, int, int], int] = function
+    function.argtypes = arguments
+    found: Callable[..., int] = function
     return found
 
 
-_sync_file_range = _find_sync_file_range()
+# Writes out a range without a journal commit, which would delay other syncs.
+_sync_file_range = _find_function("sync_file_range", ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
 # Wait for writes under way, write the rest, wait for that.
 _WRITE_AND_WAIT = 1 | 2 | 4
+_syncfs = _find_function("syncfs", ctypes.c_int)
+# On these, syncfs makes data and names durable. Over FUSE, for example, it may not reach the disk, and ext2 does not
+# flush the disk's cache.
+VOLUME_SYNC_TYPES = frozenset({"ext4", "xfs", "tmpfs"})
+MOUNTS_PATH = "/proc/self/mountinfo"
+
+
+def file_system_type(path: str) -> str:
+    """Return the type of the file system with the path, "" if it is unknown."""
+    try:
+        device = os.stat(path).st_dev
+        number = f"{os.major(device)}:{os.minor(device)}"
+        with open(MOUNTS_PATH, encoding="utf-8", errors="replace") as file:
+            for line in file:
+                words = line.split()
+                if words[2] == number:
+                    return words[words.index("-") + 1]
+    except (OSError, ValueError, IndexError):
+        pass
+    return ""
 
 
 class RealFile:
@@ -110,6 +131,14 @@ class RealFile:
     def write_out(self, position: int, size: int) -> None:
         if _sync_file_range is None or _sync_file_range(self.fd, position, size, _WRITE_AND_WAIT) != 0:
             os.fdatasync(self.fd)
+
+    def check_written(self) -> None:
+        if _sync_file_range is None:
+            os.fdatasync(self.fd)
+        elif _sync_file_range(self.fd, 0, 0, _WRITE_AND_WAIT) != 0:
+            # Reported once: a sync after it could succeed.
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), self.path)
 
     def close(self) -> None:
         if self.fd >= 0:
@@ -393,6 +422,18 @@ class RealDisk:
 
     def sync_folder(self, path: str) -> None:
         _OpenFolder(path).sync()
+
+    def sync_volume(self, path: str) -> bool:
+        if _syncfs is None or _sync_file_range is None or file_system_type(path) not in VOLUME_SYNC_TYPES:
+            return False
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            if _syncfs(fd) != 0:
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number), path)
+        finally:
+            os.close(fd)
+        return True
 
     def lock_folder(self, path: str) -> RealFolderLock:
         return lock_folder(path)

@@ -1,8 +1,12 @@
-"""Sync threads: which syncs run concurrently, which wait for each other, and what their callbacks get."""
+"""Syncs of volumes, and sync threads: which syncs run concurrently, which wait, and what their callbacks get."""
 
 import asyncio
+import ctypes
+import errno
+import os
 import threading
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -115,3 +119,50 @@ async def test_stopping_waits_for_every_requested_sync(caller: SyncCaller) -> No
     assert [file.syncs for file in files] == [1, 1]
     await caller.wait_for_reports(2)
     assert len(caller.reported) == 2
+
+
+def test_a_volume_is_synced_as_a_whole_if_its_file_system_supports_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = disk.RealDisk()
+    file = real.open(str(tmp_path / "file"), create=True)
+    file.write((b"bytes",), 0)
+    monkeypatch.setattr(disk, "file_system_type", lambda path: "fuse.sshfs")
+    assert not real.sync_volume(str(tmp_path))
+    monkeypatch.setattr(disk, "file_system_type", lambda path: "ext4")
+    assert real.sync_volume(str(tmp_path)) is (disk._syncfs is not None)
+    file.check_written()
+    file.close()
+    reader = real.open(str(tmp_path / "file"), writable=False)
+    reader.check_written()
+    reader.close()
+
+
+def test_a_failed_sync_of_a_volume_raises_its_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: int) -> int:
+        ctypes.set_errno(errno.EIO)
+        return -1
+
+    real = disk.RealDisk()
+    file = real.open(str(tmp_path / "file"), create=True)
+    monkeypatch.setattr(disk, "file_system_type", lambda path: "ext4")
+    monkeypatch.setattr(disk, "_syncfs", fail)
+    monkeypatch.setattr(disk, "_sync_file_range", fail)
+    with pytest.raises(OSError, match="Input/output"):
+        real.sync_volume(str(tmp_path))
+    with pytest.raises(OSError, match="Input/output"):
+        file.check_written()
+    file.close()
+
+
+def test_the_type_of_a_file_system_is_found_by_its_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = tmp_path.stat().st_dev
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(
+        "1 2 0:99999 / /other rw - proc proc rw\n"
+        f"3 2 {os.major(device)}:{os.minor(device)} / /data rw,noatime shared:1 - xfs /dev/sdb rw\n"
+    )
+    monkeypatch.setattr(disk, "MOUNTS_PATH", str(mounts))
+    assert disk.file_system_type(str(tmp_path)) == "xfs"
+    monkeypatch.setattr(disk, "MOUNTS_PATH", str(tmp_path / "missing"))
+    assert disk.file_system_type(str(tmp_path)) == ""
