@@ -124,6 +124,7 @@ class Availability:
             and not world.hub.blocked
             and world.hub.weather == Weather()
             and now - world.hub.spikes_end_at > GRACE_S
+            and not world.hub.certificates.may_delay(now - GRACE_S)
             and all(kind == "disk full" or now - at > GRACE_S for kind, at in world.trace.fault_at.items())
         )  # fmt: skip
 

@@ -9,6 +9,7 @@ handshakes. As with real TLS, connections that are open stay open.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 
 from penstock.ports.network import TlsSettings, TlsStore
 
@@ -38,6 +39,12 @@ class CertificateFaults:
     expired: set[str] = field(default_factory=set)
     untrusted: set[str] = field(default_factory=set)
     stalling: set[str] = field(default_factory=set)
+    ended_at: float = -inf
+    """When the last of these faults ended."""
+
+    def may_delay(self, now: float) -> bool:
+        """Return whether a connection may still wait for the end of a handshake that failed."""
+        return bool(self.expired or self.untrusted or self.stalling) or now - self.ended_at < STALLED_S
 
     def stalls(self, server: str, tls: TlsSettings | None) -> bool:
         return tls is not None and server in self.stalling

@@ -366,6 +366,7 @@ class Faults:
         machines.add(host.name)
         await asyncio.sleep(self._random.choice((0.5, 4.0, 15.0)) * (0.3 + self._random.random()))
         machines.discard(host.name)
+        self._world.hub.certificates.ended_at = self._world.loop.now
 
     async def late_requests(self, _: Host) -> None:
         """Deliver an old request again, over a separate connection."""

@@ -361,7 +361,7 @@ class Partition:
     def append_fetched(self, records: memoryview, *, now_ms: int, leader_mark: int) -> None:
         """Append batches of the leader unchanged. `on_follower_durable` is called when they are durable."""
         offsets = self.log.offsets
-        if offsets.start == offsets.end:
+        if offsets.start == offsets.end and self.log.directory.refusal is None:
             first = BatchHeader.at(records)
             if first.base_offset < offsets.end < first.next_offset:
                 # Records were deleted up to the middle of a batch: the log starts with the whole batch.

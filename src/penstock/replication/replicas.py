@@ -2,9 +2,8 @@
 
 Subscribes to the metadata image: creates, opens and deletes logs, gives each partition its role, and passes on changed
 settings. Files are created and removed in slices, so that a topic with ten thousand partitions does not block the
-event loop; `settled` waits for the last slice. A start opens logs without other replicas in the background if there
-are many (`opened_at_start`). cluster_peers.py serves partitions with other replicas. Calls
-partition.py and storage/store.py.
+event loop; `settled` waits for the last slice. A start opens many logs in the background (`opened_at_start`).
+cluster_peers.py serves partitions with other replicas. Calls partition.py and storage/store.py.
 """
 
 import asyncio
@@ -308,8 +307,7 @@ class Replicas:
         if self._publishing is None:
             self._notify_opened(hosted.name, index)
         elif index not in self._publishing.get(hosted.id, ()):
-            # Later subscribers find the partitions that this image changes. Left over from an earlier image, this one
-            # is not among them.
+            # Later subscribers find only the partitions that this image changes, not those of an earlier one.
             self._chores.append(partial(self._notify_opened, hosted.name, index))
 
     def _open_failed(self, hosted: HostedTopic, index: int, error: OSError | StorageError) -> Log | None:

@@ -102,6 +102,17 @@ def test_a_follower_that_starts_in_the_middle_of_a_batch_appends_the_whole_batch
     assert (log.start_offset, log.end_offset) == (49, 53)
 
 
+def test_a_follower_that_cannot_write_stays_where_it_starts() -> None:
+    log = open_log(SimDisk())
+    held = Partition(TopicName("a"), UUID(int=1), 0, ME, log)
+    held.restart_at(51)
+    log.directory.refuse_writes(OSError(errno.ENOSPC, "No space left on device"))
+    sealed = encode_batch([Record(timestamp=1, value=b"v")] * 4, base_offset=49, leader_epoch=0)
+    with pytest.raises(StorageError, match="read-only"):
+        held.append_fetched(memoryview(bytearray(sealed)), now_ms=1, leader_mark=0)
+    assert (log.start_offset, log.end_offset) == (51, 51)
+
+
 def test_a_failed_read_during_a_followers_append_duplicates_nothing() -> None:
     disk = SimDisk()
     log = open_log(disk)

@@ -26,10 +26,9 @@ def cached_cluster(key: Hashable, make: Callable[[], Cluster]) -> Iterator[Clust
         cluster.close()
         raise
     cluster.rest()
-    surplus = _idle.pop(key, None)
-    if surplus is not None:
-        surplus.close()
-    _idle[key] = cluster
+    # One call, because another thread may return its cluster at the same time.
+    if _idle.setdefault(key, cluster) is not cluster:
+        cluster.close()
 
 
 def close_idle_cluster(key: Hashable) -> None:
