@@ -17,6 +17,7 @@ HEARTBEAT_S = 1.0
 DRAINED_S = 6.0
 """Longer than locks last and a heartbeat takes."""
 DRAIN_S_MAX = 150.0
+"""How long draining a group may take without an accepted record: accepted records are final, so it has an end."""
 RENEWED_AFTER = 0.6
 """The part of a lock's duration after which it is renewed."""
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
@@ -57,7 +58,7 @@ class Sharer(Client):
         """Keep what is acquired, without an acknowledgement."""
         self.held: dict[tuple[str, int], list[Held]] = {}
         self._beat_due = 0.0
-        self._busy_at = self.now
+        self._busy_at = self._accepted_at = self.now
         self._accepts_all = False
         self.beat_at = 0.0
 
@@ -105,8 +106,8 @@ class Sharer(Client):
     async def drain(self) -> bool:
         """Accept everything that is left; return whether nothing arrived for a while."""
         self._accepts_all = True
-        deadline = self.now + DRAIN_S_MAX
-        while self.now < deadline:
+        self._accepted_at = self.now
+        while self.now - self._accepted_at < DRAIN_S_MAX:
             try:
                 if self.now >= self._beat_due and not await self._beat():
                     await self.backoff()
@@ -250,7 +251,8 @@ class Sharer(Client):
     async def _settle(self, address: tuple[str, int], held: list[Held]) -> None:
         """Acknowledge what was acquired, or do not."""
         if self._accepts_all:
-            await self.acknowledge(address, held, ACCEPT)
+            if await self.acknowledge(address, held, ACCEPT):
+                self._accepted_at = self.now
             return
         chance = self.random.random()
         if self._stalls and chance < 0.1:
