@@ -73,7 +73,7 @@ def plan_elect(context: Context) -> Plan:
 
     def execute(job: Job) -> Outcome:
         changed = elect_preferred_leaders(access.connection)
-        return Outcome(f"{changed} partitions changed their leader.")
+        return Outcome(f"{changed} {'partition has' if changed == 1 else 'partitions have'} a new leader.")
 
     return Plan(
         title="Elect the preferred leaders",
