@@ -201,7 +201,7 @@ def test_a_right_on_the_cluster_does_not_delete_the_audit(admin: LoggedIn, alice
 
 
 def test_a_right_on_the_cluster_does_not_create_the_audit(admin: LoggedIn, alice: LoggedIn, audited: str) -> None:
-    """Whoever creates it chooses its settings, such as a retention of a millisecond."""
+    """The client that creates it chooses its settings, such as a retention of a millisecond."""
     admin.ask("delete_topics", 5, topic_names=[audited], timeout=10_000)
     grant(admin, "User:alice", need("cluster create"), need("topic describe", name=audited))
     topic = {"name": audited, "num_partitions": 1, "replication_factor": 1}
