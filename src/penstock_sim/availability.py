@@ -89,7 +89,9 @@ class Availability:
             if len(state.replicas) < 2 or host.node_id not in state.replicas or state.adding_replicas:
                 continue
             in_sync = host.node_id in state.isr
-            if writes and not in_sync:
+            # Damage that a reader finds later makes a replica leave the ISR until it is copied again.
+            may_be_damaged = host.may_lose and partition_name in self._world.rotten
+            if writes and not in_sync and not may_be_damaged:
                 self._complain(
                     f"{host.name} has been able to write for {bound} s but is not in the ISR of {partition_name}: "
                     f"{state.isr}"

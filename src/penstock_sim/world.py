@@ -391,7 +391,7 @@ class World:
     def _heal(self) -> None:
         self.trace.event("world", "heal")
         self.hub.weather = Weather()
-        self.hub.certificates = CertificateFaults()
+        self.hub.certificates = CertificateFaults(ended_at=self.loop.now)
         self.hub.set_blocked(set())
         for host in self.hosts:
             disk = host.disk
