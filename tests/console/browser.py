@@ -80,9 +80,9 @@ class Visitor:
             for node in each["nodes"]
         ]
 
-    def overflow(self) -> int:
-        """Return by how many pixels the page is wider than the window."""
-        return int(self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
+    def check_fits(self) -> None:
+        """Wait until the page is no wider than the window; a chart follows the window with the next frame."""
+        self.page.wait_for_function("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
     def close(self) -> None:
         self.context.close()
