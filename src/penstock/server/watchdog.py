@@ -22,6 +22,8 @@ NS_PER_MS: Final = 1_000_000
 HELD_MS_MAX: Final = 10
 WARN_MS_MIN: Final = 50
 """Below this nothing is logged: machines often take the CPU away for a few milliseconds."""
+WAITED_MS_MIN: Final = 500
+"""From this on it is a warning even without CPU time: the disk is slow, or the machine is overloaded."""
 LOG_AGAIN_AFTER_S: Final = 60.0
 
 
@@ -74,4 +76,6 @@ class LoopWatchdog:
         now = self._clock.monotonic()
         if now - self._logged_at.get(name, -LOG_AGAIN_AFTER_S) >= LOG_AGAIN_AFTER_S:
             self._logged_at[name] = now
-            log.warning(text, name, client_id, held_ns // NS_PER_MS, cpu_ns // NS_PER_MS)
+            is_problem = cpu_ns > HELD_MS_MAX * NS_PER_MS or held_ns >= WAITED_MS_MIN * NS_PER_MS
+            level = logging.WARNING if is_problem else logging.INFO
+            log.log(level, text, name, client_id, held_ns // NS_PER_MS, cpu_ns // NS_PER_MS)

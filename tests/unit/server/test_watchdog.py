@@ -62,6 +62,15 @@ def test_cpu_time_is_recorded_beside_elapsed_time(metrics: Metrics) -> None:
     assert (metrics.job_held_max_ns, metrics.job_held_cpu_max_ns) == (8 * NS_PER_MS, 2 * NS_PER_MS)
 
 
+@pytest.mark.parametrize(("held_ms", "level"), [(100, logging.INFO), (600, logging.WARNING)])
+def test_a_short_wait_without_cpu_time_is_no_warning(
+    metrics: Metrics, caplog: pytest.LogCaptureFixture, held_ms: int, level: int
+) -> None:
+    with caplog.at_level(logging.INFO):
+        watching(metrics, TickingClock(), cpu_share=0.01).step_held("compaction", held_ms / 1000)
+    assert [record.levelno for record in caplog.records] == [level]
+
+
 def test_turns_and_steps_are_recorded(metrics: Metrics, caplog: pytest.LogCaptureFixture) -> None:
     watchdog = watching(metrics, TickingClock())
     watchdog.turn_held(3 * NS_PER_MS)
