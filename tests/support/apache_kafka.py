@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
+from penstock.testing.defaults import DEFAULTS
 from tests.support.java_tools import java, java_environment, kafka_jars
 from tests.support.ports import HOST, free_ports, wait_until_answered
 
@@ -146,7 +147,9 @@ class ApacheKafka:
             "transaction.state.log.min.isr": "1",
             "share.coordinator.state.topic.replication.factor": "1",
             "share.coordinator.state.topic.min.isr": "1",
-            "group.initial.rebalance.delay.ms": "0",
+            # Kafka's first retention check otherwise runs 30 s after startup, whatever the interval is.
+            "log.initial.task.delay.ms": DEFAULTS["log.retention.check.interval.ms"],
+            **DEFAULTS,
         }
 
     def _format(self) -> None:
