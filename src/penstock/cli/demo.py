@@ -4,6 +4,7 @@ Each part is a separate process, so that one can fail without the others. The br
 line on, while Spark is installed and started. Ctrl-C stops the processes in order, the broker last.
 """
 
+import contextlib
 import json
 import os
 import queue
@@ -300,16 +301,16 @@ class Demo:
         if self._bootstrap:
             self._display.line("")
             self._display.say("stopping the pipeline, then the broker")
-        for process in (self._set_up, self._orders, self._spark):
-            if process is not None and process.poll() is None:
-                process.terminate()
+        running = [each for each in (self._set_up, self._orders, self._spark) if each and each.poll() is None]
+        for process in running:
+            process.terminate()
         self._console.stop()
         until = time.monotonic() + SPARK_STOP_S
-        for process in (self._set_up, self._orders, self._spark):
+        for process in running:
             _end(process, max(0.0, until - time.monotonic()))
         if self._broker is not None and self._broker.poll() is None:
             self._broker.terminate()
-        _end(self._broker, BROKER_STOP_S)
+            _end(self._broker, BROKER_STOP_S)
         if self._bootstrap:
             self._display.say("stopped; start the demo again to continue with the same data")
 
@@ -328,15 +329,14 @@ class Demo:
         return (self._folder / name).open("a")
 
 
-def _end(process: subprocess.Popen[str] | None, patience_s: float) -> None:
-    """Wait for the end of a process that was told to stop; kill it and its children if it takes too long."""
-    if process is None:
-        return
-    try:
+def _end(process: subprocess.Popen[str], patience_s: float) -> None:
+    """Wait for the end of a process that was told to stop; kill it if it takes too long, and what it leaves behind."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(patience_s)
-    except subprocess.TimeoutExpired:
+    # A pipeline that stops while Spark starts leaves a JVM that would end only after its start.
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    process.wait()
 
 
 def _end_offsets(consumer: "Consumer", topic: str) -> dict[int, int]:

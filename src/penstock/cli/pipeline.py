@@ -4,6 +4,7 @@ The implementation is in penstock_spark, which is imported only when a command n
 do not start Spark.
 """
 
+import os
 import sys
 import time
 from collections import deque
@@ -303,9 +304,11 @@ def _run(spec: "Spec", wish: "Wish") -> None:
         nonlocal stop_requested
         stop_requested = True
         if not has_session:
-            # Do not wait for the start of Spark, which takes up to a minute. Its JVM ends with this process.
+            # Do not wait for the start of Spark, which takes up to a minute. Its JVM reports its port in a folder of
+            # pyspark's and then ends with this process. An exception here would make pyspark remove that folder: the
+            # JVM could not report, and would stay.
             print(f"{spec.name}: stopped", file=sys.stderr, flush=True)
-            sys.exit(0)
+            os._exit(0)
         for one in runners:
             one.stop()
 
