@@ -82,7 +82,9 @@ def accept_loss(
     """Return the lost offsets of a log; accept their loss if that is confirmed. Raises OSError, StartupError."""
     meta = read_meta(disk, data_folder)
     if meta is None:
-        raise StartupError(f"{data_folder} is not a data folder: it has no meta.properties")
+        raise StartupError(
+            f"{data_folder} is not a data folder: it has no meta.properties. Pass the data folder of a node"
+        )
     store = LogStore.load(
         disk, data_folder, cluster_id=None, node_id=meta.node_id, clock=clock, entropy=entropy, journal_size=0
     )

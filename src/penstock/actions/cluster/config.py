@@ -48,5 +48,9 @@ def alter_cluster_config(connection: Connection, values: Mapping[str, str | None
 
 
 def _raise_for_result(result: Any) -> None:
-    if result.error_code.value:
-        raise ActionError(f"all brokers: {(result.error_message or result.error_code.name).rstrip('.')}.")
+    if not result.error_code.value:
+        return
+    said = (result.error_message or result.error_code.name).rstrip(".")
+    if "Cannot update these configs dynamically" in said:
+        said += ". Set it in the configuration file of each node, and restart the node"
+    raise ActionError(f"all brokers: {said}" + ("" if said.endswith("?") else "."))
