@@ -9,8 +9,14 @@ from penstock.actions.connection import Connection
 from penstock.actions.errors import UNKNOWN_SHARE_GROUP, UNKNOWN_USER, ActionError, ActionErrors
 from penstock.actions.names import group_names, share_group_names, topic_names, user_names
 
-_UNKNOWN_TOPIC: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "UNKNOWN_TOPIC_OR_PARTITION"})
-_UNKNOWN_GROUP: Final = frozenset({"GROUP_ID_NOT_FOUND"})
+_NAMES: Final[dict[str, Callable[[Connection], Iterable[str]]]] = {
+    "UNKNOWN_TOPIC_OR_PART": topic_names,
+    "_UNKNOWN_TOPIC": topic_names,
+    "UNKNOWN_TOPIC_OR_PARTITION": topic_names,
+    "GROUP_ID_NOT_FOUND": group_names,
+    UNKNOWN_SHARE_GROUP: share_group_names,
+    UNKNOWN_USER: user_names,
+}
 # The words of Kafka and of Penstock.
 _UNKNOWN_SETTING: Final = re.compile(r"Unknown topic config name: ([\w.-]+)")
 
@@ -27,14 +33,8 @@ def add_suggestion(error: ActionError, connection: Connection) -> None:
     if isinstance(error, ActionErrors):
         for each in error.errors:
             add_suggestion(each, connection)
-    elif error.code in _UNKNOWN_TOPIC and error.about:
-        _add(error, error.about, lambda: topic_names(connection))
-    elif error.code in _UNKNOWN_GROUP and error.about:
-        _add(error, error.about, lambda: group_names(connection))
-    elif error.code == UNKNOWN_SHARE_GROUP:
-        _add(error, error.about, lambda: share_group_names(connection))
-    elif error.code == UNKNOWN_USER:
-        _add(error, error.about, lambda: user_names(connection))
+    elif error.code in _NAMES and error.about:
+        _add(error, error.about, lambda: _NAMES[error.code](connection))
     elif found := _UNKNOWN_SETTING.search(str(error)):
         from penstock.config.topic import TOPIC
 
