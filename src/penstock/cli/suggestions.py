@@ -9,7 +9,7 @@ from penstock.actions.connection import Connection
 from penstock.actions.errors import UNKNOWN_SHARE_GROUP, UNKNOWN_USER, ActionError, ActionErrors
 from penstock.actions.names import group_names, share_group_names, topic_names, user_names
 
-_NAMES: Final[dict[str, Callable[[Connection], Iterable[str]]]] = {
+NAMES_BY_ERROR: Final[dict[str, Callable[[Connection], Iterable[str]]]] = {
     "UNKNOWN_TOPIC_OR_PART": topic_names,
     "_UNKNOWN_TOPIC": topic_names,
     "UNKNOWN_TOPIC_OR_PARTITION": topic_names,
@@ -33,8 +33,8 @@ def add_suggestion(error: ActionError, connection: Connection) -> None:
     if isinstance(error, ActionErrors):
         for each in error.errors:
             add_suggestion(each, connection)
-    elif error.code in _NAMES and error.about:
-        _add(error, error.about, lambda: _NAMES[error.code](connection))
+    elif error.code in NAMES_BY_ERROR and error.about:
+        _add(error, error.about, lambda: NAMES_BY_ERROR[error.code](connection))
     elif found := _UNKNOWN_SETTING.search(str(error)):
         from penstock.config.topic import TOPIC
 

@@ -1,20 +1,32 @@
 import pytest
 
 from penstock.actions.connection import Connection
-from penstock.actions.errors import UNKNOWN_SHARE_GROUP, UNKNOWN_USER, ActionError, ActionErrors, unknown_topic
-from penstock.cli import suggestions
+from penstock.actions.errors import (
+    UNKNOWN_SHARE_GROUP,
+    UNKNOWN_TOPIC,
+    UNKNOWN_USER,
+    ActionError,
+    ActionErrors,
+    unknown_topic,
+)
 from penstock.cli.hints import describe
-from penstock.cli.suggestions import add_suggestion, did_you_mean
+from penstock.cli.suggestions import NAMES_BY_ERROR, add_suggestion, did_you_mean
 
 NOWHERE = Connection("localhost:1")
 
 
+KNOWN = {
+    UNKNOWN_TOPIC: ["orders", "payments", "Orders.DLQ"],
+    "GROUP_ID_NOT_FOUND": ["billing"],
+    UNKNOWN_SHARE_GROUP: ["jobs"],
+    UNKNOWN_USER: ["alice"],
+}
+
+
 @pytest.fixture(autouse=True)
 def names(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(suggestions, "topic_names", lambda connection: ["orders", "payments", "Orders.DLQ"])
-    monkeypatch.setattr(suggestions, "group_names", lambda connection: ["billing"])
-    monkeypatch.setattr(suggestions, "share_group_names", lambda connection: ["jobs"])
-    monkeypatch.setattr(suggestions, "user_names", lambda connection: ["alice"])
+    for code, known in KNOWN.items():
+        monkeypatch.setitem(NAMES_BY_ERROR, code, lambda connection, known=known: known)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +81,7 @@ def test_a_failed_search_leaves_the_error_as_it_is(monkeypatch: pytest.MonkeyPat
     def fail(connection: Connection) -> list[str]:
         raise OSError("unreachable")
 
-    monkeypatch.setattr(suggestions, "topic_names", fail)
+    monkeypatch.setitem(NAMES_BY_ERROR, UNKNOWN_TOPIC, fail)
     error = unknown_topic("ordrs")
     add_suggestion(error, NOWHERE)
     assert error.suggestion == ""
