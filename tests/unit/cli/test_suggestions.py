@@ -1,3 +1,5 @@
+from functools import partial
+
 import pytest
 
 from penstock.actions.connection import Connection
@@ -25,8 +27,12 @@ KNOWN = {
 
 @pytest.fixture(autouse=True)
 def names(monkeypatch: pytest.MonkeyPatch) -> None:
-    for code, known in KNOWN.items():
-        monkeypatch.setitem(NAMES_BY_ERROR, code, lambda connection, known=known: known)
+    for code in KNOWN:
+        monkeypatch.setitem(NAMES_BY_ERROR, code, partial(known_names, code))
+
+
+def known_names(code: str, connection: Connection) -> list[str]:
+    return KNOWN[code]
 
 
 @pytest.mark.parametrize(
