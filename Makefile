@@ -18,7 +18,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: abuse chaos failover fuzz crash diff sim help run setup test test-all test-browser flaky coverage check format bench bench-cluster bench-console bench-scale bench-spark bench-tls spark-chaos docs docs-site lock release-check screenshots container-check clean
+.PHONY: abuse chaos failover fuzz crash diff sim help run setup test test-all test-browser flaky coverage check format bench bench-cluster bench-console bench-peers bench-scale bench-spark bench-tls spark-chaos docs docs-site lock release-check screenshots container-check clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ bench-console: $(DEV_READY) ## Measure the web console against its limits; needs
 
 bench-scale: $(DEV_READY) ## Benchmark nodes with 100, 1,000 and 10,000 partitions, and Apache Kafka for comparison if Java is installed (ARGS=)
 	@$(BIN)/python -m benchmarks.scale $(ARGS)
+
+bench-peers: $(DEV_READY) ## Compare the broker with Apache Kafka in every kind of work, and write docs/performance.md (ARGS=)
+	@$(BIN)/python -m benchmarks.peers $(ARGS)
 
 bench-spark: $(DEV_READY) ## Benchmark the Spark source and sink, and Spark's Kafka connector for comparison if Maven is installed (ARGS=)
 	@$(BIN)/python -m benchmarks.spark $(ARGS)

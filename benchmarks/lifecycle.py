@@ -18,13 +18,13 @@ def idle_memory(target: Target) -> Figures:
     return {"MB": memory_mb(target.server.pid)}
 
 
-def memory_with_connections(target: Target) -> Figures:
+def memory_with_connections(target: Target, count: int = CONNECTIONS) -> Figures:
     """Return the resident memory with many connected clients that have sent one request each."""
     host, _, port = target.server.bootstrap.rpartition(":")
     question = bytes.fromhex("0000000a0012000000000001ffff")
     with ExitStack() as open_ones:
         clients = []
-        for _ in range(CONNECTIONS):
+        for _ in range(count):
             client = open_ones.enter_context(socket.create_connection((host, int(port)), timeout=10))
             client.sendall(question)
             clients.append(client)

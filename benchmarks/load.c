@@ -50,12 +50,13 @@ static int by_size(const void *left, const void *right) {
 
 static void print_latencies(double *seconds, long count) {
     if (count == 0) {
-        printf("\"p50_us\": null, \"p99_us\": null, \"max_us\": null");
+        printf("\"p50_us\": null, \"p99_us\": null, \"p999_us\": null, \"max_us\": null");
         return;
     }
     qsort(seconds, (size_t)count, sizeof *seconds, by_size);
-    printf("\"p50_us\": %.1f, \"p99_us\": %.1f, \"max_us\": %.1f", seconds[count / 2] * 1e6,
-           seconds[(long)((double)count * 0.99)] * 1e6, seconds[count - 1] * 1e6);
+    printf("\"p50_us\": %.1f, \"p99_us\": %.1f, \"p999_us\": %.1f, \"max_us\": %.1f", seconds[count / 2] * 1e6,
+           seconds[(long)((double)count * 0.99)] * 1e6, seconds[(long)((double)count * 0.999)] * 1e6,
+           seconds[count - 1] * 1e6);
 }
 
 /* ---- librdkafka: the functions used here ---- */

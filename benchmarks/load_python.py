@@ -195,8 +195,13 @@ def _throughput(records: int, size: int, failed: int, seconds: float) -> dict[st
 def _percentiles(times: list[float]) -> dict[str, float | None]:
     ordered = sorted(times)
     if not ordered:
-        return {"p50_us": None, "p99_us": None, "max_us": None}
-    at = {"p50_us": len(ordered) // 2, "p99_us": int(len(ordered) * 0.99), "max_us": len(ordered) - 1}
+        return {"p50_us": None, "p99_us": None, "p999_us": None, "max_us": None}
+    at = {
+        "p50_us": len(ordered) // 2,
+        "p99_us": int(len(ordered) * 0.99),
+        "p999_us": int(len(ordered) * 0.999),
+        "max_us": len(ordered) - 1,
+    }
     return {name: ordered[index] * 1e6 for name, index in at.items()}
 
 

@@ -40,7 +40,8 @@ def topic_of(target: Target, partitions: int = 1) -> Iterator[str]:
         target.delete_topic(topic)
 
 
-def _with_cpu(target: Target, run: Callable[[], dict[str, float]], *, amount: str) -> Figures:
+def with_cpu(target: Target, run: Callable[[], dict[str, float]], *, amount: str) -> Figures:
+    """Return the rates of a load and the CPU time that the broker spent on it; `amount` names the number of bytes."""
     before = cpu_seconds(target.server.pid)
     numbers = run()
     used = cpu_seconds(target.server.pid) - before
@@ -60,7 +61,7 @@ def produce(size: int, codec: str, count: int) -> Callable[[Load, Target, float]
         settings = () if codec == "none" else (f"compression.type={codec}",)
         with topic_of(target) as topic:
             many = int(count * scale)
-            return _with_cpu(
+            return with_cpu(
                 target,
                 lambda: load.produce(target.server.bootstrap, topic, count=many, size=size, settings=settings),
                 amount="bytes",
@@ -74,7 +75,7 @@ def consume(size: int, count: int) -> Callable[[Load, Target, float], Figures]:
         many = int(count * scale)
         with topic_of(target) as topic:
             load.produce(target.server.bootstrap, topic, count=many, size=size)
-            return _with_cpu(target, lambda: load.consume(target.server.bootstrap, topic, count=many), amount="bytes")
+            return with_cpu(target, lambda: load.consume(target.server.bootstrap, topic, count=many), amount="bytes")
 
     return run
 
@@ -88,7 +89,7 @@ def raw_produce(
         with topic_of(target, partitions) as topic:
             frames = b"".join(produce_frame(topic, size=size, acks=acks, partition=each) for each in range(partitions))
             many = max(connections, int(count * scale))
-            return _with_cpu(
+            return with_cpu(
                 target,
                 lambda: load.requests(
                     target.server.bootstrap, frames, connections=connections, depth=depth, count=many
@@ -106,7 +107,7 @@ def raw_fetch(size: int, *, connections: int, depth: int, count: int) -> Callabl
             load.requests(target.server.bootstrap, filling, connections=1, depth=4, count=64)
             frame = fetch_frame(topic, size=size)
             many = max(connections, int(count * scale))
-            return _with_cpu(
+            return with_cpu(
                 target,
                 lambda: load.requests(target.server.bootstrap, frame, connections=connections, depth=depth, count=many),
                 amount="answer_bytes",
@@ -124,6 +125,7 @@ def end_to_end(size: int, *, rate: int, seconds: float) -> Callable[[Load, Targe
             return {
                 "p50 ms": numbers["p50_us"] / 1000,
                 "p99 ms": numbers["p99_us"] / 1000,
+                "p99.9 ms": numbers["p999_us"] / 1000,
                 "max ms": numbers["max_us"] / 1000,
             }
 
