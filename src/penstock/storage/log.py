@@ -351,7 +351,9 @@ class Log:
         self.epochs.truncate_end(self.end_offset)
 
     def save_epochs(self) -> bool:
-        """Save the epochs, which must be on disk before a later recovery point; return whether they are."""
+        """Save the epochs, which must be on disk before a later recovery point; return whether they are or need not."""
+        if self.segments.is_small:
+            return True
         if self.size > UNSYNCED_SIZE_MAX:
             self.epochs.save_later()
         else:
