@@ -41,8 +41,9 @@ SLICE_S: Final = 0.002
 CHORES_PER_SLICE: Final = 64
 """Each chore creates a few files or renames one; together they take about as long as a large fetch."""
 
-START_OPEN_S: Final = 1.0
-"""A start waits this long for logs without other replicas, then opens the rest on first use and in the background."""
+START_OPEN_S: Final = 0.25
+"""A start waits this long for logs without other replicas, then opens the rest on first use and in the background.
+It takes in hundreds of logs, so that few nodes have any left; with thousands, a longer wait would not help."""
 
 UNREADABLE_S: Final = 2.0
 """A log that cannot be read for this long counts as damaged; a disk may fail for a moment."""
