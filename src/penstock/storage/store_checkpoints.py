@@ -204,10 +204,24 @@ class StoreCheckpoints:
         log = self.logs.get(topic_partition)
         is_damaged = log is not None and log.damage is not None
         if self._recovery_points.get(topic_partition, 0) > offset and not is_damaged:
-            self._write_points({**self._recovery_points, topic_partition: offset})
+            self._write_points({**self._recovery_points, **self._points_at_marks(), topic_partition: offset})
         self.clean_offsets.lower(topic_partition, offset)
         if self.high_watermarks.get(topic_partition, 0) > offset:
             self.high_watermarks = self._write(HIGH_WATERMARKS, None, {**self.high_watermarks, topic_partition: offset})
+
+    def _points_at_marks(self) -> dict[TopicPartition, int]:
+        """Return lower recovery points for logs that may be truncated soon, as long as recovery scans no more for it.
+
+        A replica that gets another leader is truncated at its high watermark or later, usually together with many
+        others. After this write none of them needs one of its own.
+        """
+        lowered = {}
+        for topic_partition, point in self._recovery_points.items():
+            mark = self.high_watermarks.get(topic_partition)
+            log = self.logs.get(topic_partition)
+            if mark is not None and mark < point and log is not None and log.damage is None:
+                lowered[topic_partition] = min(point, max(mark, log.segments.active.base_offset))
+        return lowered
 
     def checkpoint_high_watermarks(self, marks: Mapping[TopicPartition, int]) -> None:
         """Write lower bounds of the high watermarks, without a sync: a file that fails its checks is ignored."""

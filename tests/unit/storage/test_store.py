@@ -9,6 +9,7 @@ import pytest
 from penstock.model.errors import StartupError, StorageError
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
 from penstock.ports.clock import Timer
+from penstock.storage.checkpoint import read_offsets
 from penstock.storage.meta_properties import encode_uuid
 from penstock.storage.partition_folder import parse_folder
 from penstock.storage.store import LogStore
@@ -776,6 +777,41 @@ def test_a_start_after_a_kill_makes_many_logs_durable_with_few_syncs() -> None:
 
 
 def test_a_failed_sync_of_the_volume_takes_the_folder_offline() -> None:
+def test_many_logs_that_are_truncated_together_share_a_write_of_their_recovery_points() -> None:
+    disk = SimDisk()
+    store = write_many(disk)
+    store.checkpoint_high_watermarks(dict.fromkeys(MANY, 55))
+    store.checkpoint_recovery_points()
+    begin = len(disk.trace)
+    for each in MANY:
+        assert store.logs[each].segments.active.base_offset < 56
+        store.logs[each].truncate_to(56)
+    written = [path for kind, path in disk.trace[begin:] if kind == "rename" and "recovery-point" in path]
+    assert len(written) == 1
+    disk.crash(kept=0.0)
+    again = load(disk)
+    for each in MANY:
+        log = again.open(each, FIRST_ID, small_settings())
+        assert (log.damage, log.end_offset, log.recovery_notes) == (None, 56, [])
+
+
+def test_recovery_points_are_not_lowered_for_others_if_recovery_would_scan_more_or_the_log_is_damaged() -> None:
+    disk = SimDisk()
+    store = write_many(disk)
+    rolled, damaged, single, truncated = MANY[:4]
+    store.logs[rolled].roll()
+    append(store.logs[rolled], batch(3))
+    store.checkpoint_high_watermarks({rolled: 10, damaged: 55, truncated: 55})
+    store.checkpoint_recovery_points()
+    before = read_offsets(disk, "/data/recovery-point-offset-checkpoint")
+    store.logs[damaged].quarantine.begin(58, "unreadable")
+    store.logs[truncated].truncate_to(57)
+    after = read_offsets(disk, "/data/recovery-point-offset-checkpoint")
+    assert after[truncated] <= 57
+    assert after[rolled] == store.logs[rolled].segments.active.base_offset == 60
+    assert (after[damaged], after[single]) == (before[damaged], before[single])
+
+
     disk = SimDisk()
     write_many(disk)
     disk.end_process()
