@@ -234,16 +234,17 @@ class StoreCheckpoints:
             self._deleted_marks |= self.high_watermarks.keys() - marks.keys()
         self.high_watermarks = dict(marks)
 
-    def checkpoint_is_due(self) -> bool:
-        """Return whether recovery after a crash would scan a closed segment, or much of the active ones."""
-        points = self._recovery_points
-        unchecked = 0
-        for topic_partition, log in self.logs.items():
-            if log.segments.active.base_offset > points.get(topic_partition, 0):
-                return True
-            if log.offsets.flushed > points.get(topic_partition, 0):
-                unchecked += log.segments.active.size - self._checked_sizes.get(topic_partition, 0)
-        return unchecked > UNCHECKED_SIZE_MAX
+    def unchecked_size(self, log: Log) -> int:
+        """Return how much more recovery would scan after a crash than after a checkpoint: if the sum over some logs
+        exceeds `UNCHECKED_SIZE_MAX`, a checkpoint is due. A closed segment alone makes one due.
+        """
+        topic_partition = log.topic_partition
+        point = self._recovery_points.get(topic_partition, 0)
+        if log.segments.active.base_offset > point:
+            return UNCHECKED_SIZE_MAX + 1
+        if log.offsets.flushed > point:
+            return log.segments.active.size - self._checked_sizes.get(topic_partition, 0)
+        return 0
 
     def _write(
         self, name: str, old: Mapping[TopicPartition, int] | None, new: Mapping[TopicPartition, int]

@@ -13,6 +13,7 @@ from penstock.storage.checkpoint import read_offsets
 from penstock.storage.meta_properties import encode_uuid
 from penstock.storage.partition_folder import parse_folder
 from penstock.storage.store import LogStore
+from penstock.storage.store_checkpoints import UNCHECKED_SIZE_MAX
 from penstock_sim.disk import SimDisk
 from tests.unit.storage.support import NOW_MS, append, batch, fill, small_settings, stored
 
@@ -337,11 +338,11 @@ def test_a_checkpoint_is_due_when_a_crash_would_scan_more_than_the_active_segmen
     store = load(SimDisk())
     log = store.open(PARTITION, FIRST_ID, small_settings())
     append(log, batch())
-    assert not store.checkpoint_is_due()
+    assert store.unchecked_size(log) == log.size
     log.roll()
-    assert store.checkpoint_is_due()
+    assert store.unchecked_size(log) > UNCHECKED_SIZE_MAX
     store.checkpoint_recovery_points()
-    assert not store.checkpoint_is_due()
+    assert store.unchecked_size(log) == 0
 
 
 def test_a_checkpoint_that_cannot_be_written_is_a_storage_error() -> None:
@@ -776,7 +777,6 @@ def test_a_start_after_a_kill_makes_many_logs_durable_with_few_syncs() -> None:
     assert all(final.open(each, FIRST_ID, small_settings()).end_offset == 61 for each in MANY)
 
 
-def test_a_failed_sync_of_the_volume_takes_the_folder_offline() -> None:
 def test_many_logs_that_are_truncated_together_share_a_write_of_their_recovery_points() -> None:
     disk = SimDisk()
     store = write_many(disk)
@@ -812,6 +812,7 @@ def test_recovery_points_are_not_lowered_for_others_if_recovery_would_scan_more_
     assert (after[damaged], after[single]) == (before[damaged], before[single])
 
 
+def test_a_failed_sync_of_the_volume_takes_the_folder_offline() -> None:
     disk = SimDisk()
     write_many(disk)
     disk.end_process()
