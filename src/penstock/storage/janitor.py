@@ -107,11 +107,7 @@ class Janitor:
         self._unchecked_size = 0
         self._store.checkpoint_retention_clock()
         self._store.log_starts.moved()
-        try:
-            self._store.checkpoint_recovery_points()
-        except StorageError:
-            # The disk is full: the next start scans a little more.
-            return
+        self._store.checkpoint_recovery_points_later()
 
     def _plan_retention(self, now_ms: int) -> None:
         self._next_retention_ms = now_ms + self._current_settings().integer("log.retention.check.interval.ms")

@@ -338,7 +338,7 @@ class LogStore(StoreCheckpoints):
         with suppress(OSError):
             self._held.note((topic_id, topic_partition.partition), Holding.UNKNOWN)
         self._unsynced_folders -= {log}
-        self._forget_point(topic_partition)
+        self.recovery_points.forget(topic_partition)
         self.log_starts.forget(topic_partition)
         self.clean_offsets.forget(topic_partition)
         self._forget_mark(topic_partition)
@@ -392,7 +392,7 @@ class LogStore(StoreCheckpoints):
         # The new log is recorded as held with its first batch.
         self._held.note((log.topic_id, topic_partition.partition), Holding.UNKNOWN)
         self._unsynced_folders.discard(log)
-        self._forget_point(topic_partition)
+        self.recovery_points.forget(topic_partition)
         # If the table of partitions were missing, a high watermark would mean that the folder is lost.
         self._forget_mark(topic_partition)
         self.log_starts.forget(topic_partition)
@@ -462,8 +462,8 @@ class LogStore(StoreCheckpoints):
         finally:
             if self._probe is not None:
                 self._probe.stop()
-            self.log_starts.stop()
-            self.clean_offsets.stop()
+            for saved in (self.recovery_points, self.log_starts, self.clean_offsets):
+                saved.stop()
             self.logs.clear()
             self._held.close()
             self._lock.release()

@@ -181,7 +181,7 @@ def test_what_the_visited_logs_have_unchecked_makes_a_checkpoint_due(monkeypatch
         house.store.open(TopicPartition(TopicName("many"), PartitionIndex(index)), FIRST_ID, small_settings())
     monkeypatch.setattr(house.store, "unchecked_size", lambda log: UNCHECKED_SIZE_MAX // 3)
     saved = mock.Mock()
-    monkeypatch.setattr(house.store, "checkpoint_recovery_points", saved)
+    monkeypatch.setattr(house.store, "checkpoint_recovery_points_later", saved)
     house.janitor.start()
     house.janitor.work()
     assert not saved.called

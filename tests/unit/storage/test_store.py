@@ -1,13 +1,16 @@
 import errno
 from collections.abc import Callable
+from itertools import islice
 from random import Random
 from types import SimpleNamespace
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from penstock.model.errors import StartupError, StorageError
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
+from penstock.model.job import Job
 from penstock.ports.clock import Timer
 from penstock.storage.checkpoint import read_offsets
 from penstock.storage.meta_properties import encode_uuid
@@ -727,6 +730,7 @@ def test_a_deleted_folder_that_cannot_be_removed_is_removed_later() -> None:
     assert not any(name.endswith("-delete") for name in disk.list("/data"))
 
 
+POINTS = "/data/recovery-point-offset-checkpoint"
 MANY = [TopicPartition(TopicName("many"), PartitionIndex(index)) for index in range(20)]
 
 
@@ -795,6 +799,68 @@ def test_many_logs_that_are_truncated_together_share_a_write_of_their_recovery_p
         assert (log.damage, log.end_offset, log.recovery_notes) == (None, 56, [])
 
 
+def with_jobs(store: LogStore) -> list[Job[Any]]:
+    """Return the list of the jobs that the store begins from now on; they do not run by themselves."""
+    jobs: list[Job[Any]] = []
+
+    def run(job: Job[Any], done: Callable[[Any, BaseException | None], None]) -> None:
+        def steps() -> Job[None]:
+            yield from job
+            done(None, None)
+
+        jobs.append(steps())
+
+    store.directory.run = run
+    return jobs
+
+
+def test_recovery_points_are_collected_in_slices_and_synced_off_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.storage.store_checkpoints.LOGS_PER_SLICE", 6)
+    disk = SimDisk()
+    store = write_many(disk)
+    jobs = with_jobs(store)
+    begin = len(disk.trace)
+    disk.syncs_at_once = False
+    store.checkpoint_recovery_points_later()
+    store.checkpoint_recovery_points_later()
+    (job,) = jobs
+    assert len(list(job)) == len(MANY) // 6
+    assert syncs_since(disk, begin) == 0
+    while disk.finish_sync():
+        pass
+    assert read_offsets(disk, POINTS) == {each: store.logs[each].recovery_point for each in MANY}
+
+
+@pytest.mark.parametrize("kept", [0.0, 1.0])
+@pytest.mark.parametrize("synced", range(3))
+@pytest.mark.parametrize("slices", [1, None])
+def test_a_log_that_is_truncated_during_a_checkpoint_is_not_damaged_after_a_power_failure(
+    slices: int | None, synced: int, kept: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.storage.store_checkpoints.LOGS_PER_SLICE", 6)
+    disk = SimDisk()
+    store = write_many(disk)
+    jobs = with_jobs(store)
+    disk.syncs_at_once = False
+    store.checkpoint_recovery_points_later()
+    for _ in islice(jobs[0], slices):
+        pass
+    for _ in range(synced):
+        disk.finish_sync()
+    for each in (MANY[0], MANY[-1]):
+        store.logs[each].truncate_to(40)
+    for _ in jobs[0]:
+        pass
+    while kept and disk.finish_sync():
+        pass
+    disk.crash(kept=kept)
+    disk.syncs_at_once = True
+    again = load(disk)
+    for each in MANY:
+        log = again.open(each, FIRST_ID, small_settings())
+        assert (log.damage, log.end_offset) == (None, 40 if each in (MANY[0], MANY[-1]) else 60)
+
+
 def test_recovery_points_are_not_lowered_for_others_if_recovery_would_scan_more_or_the_log_is_damaged() -> None:
     disk = SimDisk()
     store = write_many(disk)
@@ -803,10 +869,10 @@ def test_recovery_points_are_not_lowered_for_others_if_recovery_would_scan_more_
     append(store.logs[rolled], batch(3))
     store.checkpoint_high_watermarks({rolled: 10, damaged: 55, truncated: 55})
     store.checkpoint_recovery_points()
-    before = read_offsets(disk, "/data/recovery-point-offset-checkpoint")
+    before = read_offsets(disk, POINTS)
     store.logs[damaged].quarantine.begin(58, "unreadable")
     store.logs[truncated].truncate_to(57)
-    after = read_offsets(disk, "/data/recovery-point-offset-checkpoint")
+    after = read_offsets(disk, POINTS)
     assert after[truncated] <= 57
     assert after[rolled] == store.logs[rolled].segments.active.base_offset == 60
     assert (after[damaged], after[single]) == (before[damaged], before[single])
