@@ -41,6 +41,7 @@ class Janitor:
         self._timer: Timer | None = None
         self._next_retention_ms = self._next_checkpoint_ms = self._next_visit_ms = 0
         self._waiting: list[Log] = []
+        self._retention_now_ms = 0
         self._unvisited: list[Log] = []
         # How much recovery would scan of the logs that were visited since the last checkpoint.
         self._unchecked_size = 0
@@ -67,6 +68,8 @@ class Janitor:
         if not self._waiting and now_ms >= self._next_retention_ms:
             self._waiting = list(self._store)
             self._plan_retention(now_ms)
+        if self._waiting:
+            self._retention_now_ms = self._store.retention_now_ms()
         ends = self._clock.monotonic() + SLICE_S
         for _ in range(min(LOGS_PER_SLICE, len(self._waiting))):
             self._maintain(self._waiting.pop())
@@ -83,8 +86,9 @@ class Janitor:
         return bool(self._waiting)
 
     def _maintain(self, log: Log) -> None:
-        now_ms = self._store.retention_now_ms()
-        log.producer_state.expire(now_ms, self._current_settings().integer("producer.id.expiration.ms"))
+        now_ms = self._retention_now_ms
+        if log.producer_state.producers or log.producer_state.verifications:
+            log.producer_state.expire(now_ms, self._current_settings().integer("producer.id.expiration.ms"))
         try:
             log.delete_old_segments(high_watermark=self._high_watermark(log.topic_partition), now_ms=now_ms)
         except StorageError:

@@ -92,6 +92,11 @@ class LogStore(StoreCheckpoints):
         # Folders of deleted partitions, each with the time when it may be removed.
         self._pending_removals: list[tuple[int, str]] = []
         self._syncing_names = self._names_changed = self._has_unopened = False
+        self._log_checkpoints = LogCheckpoints(
+            start_moved=self.log_starts.moved,
+            when_start_saved=self.log_starts.when_saved,
+            truncating=self._truncating,
+        )
         directory.failed_before = self._disk.exists(self._path(SYNC_FAILED))
         directory.on_failure = self._failed
         journal.on_failure = directory.fail
@@ -293,13 +298,7 @@ class LogStore(StoreCheckpoints):
                 topic_partition, log.damaged_from, log.end_offset - 1, log.damage,
             )  # fmt: skip
         log.compaction.load(self.clean_offsets.found(topic_partition))
-        log.use_checkpoints(
-            LogCheckpoints(
-                start_moved=self.log_starts.moved,
-                when_start_saved=self.log_starts.when_saved,
-                truncating=partial(self._truncating, topic_partition),
-            )
-        )
+        log.use_checkpoints(self._log_checkpoints)
         self.logs[topic_partition] = log
 
     def _record_holding(self, log: Log, holding: Holding, *, is_new: bool, is_lost: bool) -> None:

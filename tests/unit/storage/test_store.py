@@ -907,3 +907,18 @@ def test_a_log_that_recovery_changes_is_synced_itself() -> None:
     for each in MANY:
         log = final.open(each, FIRST_ID, small_settings())
         assert (log.end_offset, log.damage, log.recovery_notes) == (60, None, [])
+
+
+def test_logs_share_what_is_the_same_for_all_of_them() -> None:
+    # Each object that a log has of its own takes a megabyte per ten thousand logs and hundred bytes.
+    store = load(SimDisk())
+    logs = [store.open(each, FIRST_ID, small_settings()) for each in MANY[:2]]
+    for log in logs:
+        append(log, batch())
+    first, second = (log.segments.active for log in logs)
+    assert logs[0].checkpoints is logs[1].checkpoints
+    assert first.txn_index.last_offsets is second.txn_index.last_offsets
+    assert first.offset_index.positions is second.offset_index.positions
+    fill(logs[0], [1] * 10)
+    assert len(first.offset_index) > 0
+    assert len(second.offset_index) == 0
