@@ -114,6 +114,8 @@ class Plan:
     sync_s: float = 0.002
     open_s: float = 0.0
     """How long opening a file takes. If it takes time, a node that starts opens its logs in several turns."""
+    small_size_max: int = 0
+    """The size up to which segments have no saved indexes."""
     last_power_loss: bool = False
     secured: bool = False
     """Whether clients log in and nodes authenticate each other."""
@@ -199,6 +201,7 @@ def draw(seed: int, *, nodes: int | None = None) -> Plan:
             plan.faults["machine_down"] = 12.0 * chosen.choice((0.4, 1.0, 2.0))
     if (chosen := Random(f"{seed}:opens")).random() < SLOW_OPENS_CHANCE:
         plan.open_s = chosen.choice((0.0007, 0.002))
+    plan.small_size_max = Random(f"{seed}:small").choice((0, 1000, 16_384))
     return plan
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from penstock.client.interfaces import PeerUnavailable
 from penstock.model.errors import Refusal
+from penstock.storage import segment
 from penstock_sim import admin, authorized, machines, secured, share_end, snapshots, tables, tokens
 from penstock_sim.availability import Availability
 from penstock_sim.certificates import CertificateFaults
@@ -91,6 +92,7 @@ class World:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         seed = str(plan.seed)
+        segment.SMALL_SIZE_MAX = plan.small_size_max
         self.loop = SimLoop(Random(f"{seed}:turns"))  # type: ignore[abstract]
         self.trace = Trace(lambda: self.loop.now)
         self.hub = Hub(self.loop, self.trace, Random(f"{seed}:net"))

@@ -13,6 +13,8 @@ from penstock.wire.records import decode_batch
 from penstock_sim.disk import Crashed, SimDisk
 from tests.unit.storage.compaction.compacted_partition import CompactedPartition
 
+pytestmark = pytest.mark.usefixtures("small_size_max")
+
 
 def write(world: CompactedPartition, start: int, count: int = 12) -> None:
     """Write repeated keys, tombstones, producers with sequences, transactions of both outcomes, and epochs."""

@@ -19,6 +19,8 @@ from tests.crash.workload import (
     settings,
 )
 
+pytestmark = pytest.mark.usefixtures("small_size_max")
+
 
 def count_calls(flush_mode: str = "fsync", *, syncs_at_once: bool = True) -> int:
     disk = SimDisk(syncs_at_once=syncs_at_once)

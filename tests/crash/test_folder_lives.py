@@ -6,6 +6,8 @@ import pytest
 
 from tests.crash.folder_lives import live
 
+pytestmark = pytest.mark.usefixtures("small_size_max")
+
 LIVES = int(os.environ.get("PENSTOCK_FOLDER_LIVES") or 200)
 PIECES = max(4, LIVES // 500)
 

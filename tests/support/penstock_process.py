@@ -14,6 +14,8 @@ from types import TracebackType
 
 from tests.support.ports import HOST, free_ports, wait_until_answered
 
+MAIN = Path(__file__).with_name("penstock_main.py")
+
 
 class PenstockProcess:
     """`penstock start`, which serves from `start()` until `stop()`."""
@@ -75,7 +77,7 @@ class PenstockProcess:
         started = time.monotonic()
         with (self._folder / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "penstock.cli.main", "start", "--data", str(self._data), *where,
+                [sys.executable, str(MAIN), "start", "--data", str(self._data), *where,
                  "--log-level", "warning", *settings],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=os.environ | self._environment,
             )  # fmt: skip

@@ -133,10 +133,15 @@ class BrokerMonitor:
         )
         self._record_connection(connection, node_id)
 
+        seen = self._controller.image
+        # Most heartbeats change nothing, and need not wait for their turn.
+        decision = decide_heartbeat(seen, heartbeat, sessions=self._sessions, rules=self.rules)
+
         def decide(image: "Image") -> "ControllerDecision[HeartbeatReply]":
+            if image is seen:
+                return decision
             return decide_heartbeat(image, heartbeat, sessions=self._sessions, rules=self.rules)
 
-        decision = decide(self._controller.image)
         reply = await self._controller.run(decide) if decision.records else decision.reply
         if reply.leaving:
             self._sessions.record_shutdown(node_id, self._controller.image.offset)

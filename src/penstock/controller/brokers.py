@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
 
+from penstock.config.settings import TopicSettings
 from penstock.controller.decision import ControllerDecision
 from penstock.controller.leaders import (
     Living,
     Rules,
     assign,
-    change,
+    change_all,
     directory_of,
     is_online,
     partitions,
@@ -24,7 +25,7 @@ from penstock.controller.leaders import (
     without,
 )
 from penstock.metadata import delta
-from penstock.metadata.image import BrokerImage, Image
+from penstock.metadata.image import BrokerImage, Image, PartitionImage
 from penstock.metadata.records import (
     LOST_DIRECTORY,
     RESERVED_DIRECTORIES,
@@ -131,18 +132,17 @@ def fencing(image: Image, broker: BrokerImage, rules: Rules) -> list[MetadataRec
 
 
 def unfencing(image: Image, broker: BrokerImage, rules: Rules) -> list[MetadataRecord]:
-    records: list[MetadataRecord] = [
-        BrokerRegistrationChangeRecord(broker_id=broker.node_id, broker_epoch=broker.epoch, fenced=UNFENCE)
-    ]
     living = Living(image, joins=broker.node_id)
-    for topic, index, partition in partitions(image):
-        if partition.leader == NO_NODE and broker.node_id in partition.replicas:
-            settings = rules.topic(image, topic.name)
-            after = settle(partition, partition, living=living, settings=settings)
-            record = change(topic.id, index, partition, after)
-            if record is not None:
-                records.append(record)
-    return records
+
+    def decide(partition: PartitionImage, settings: TopicSettings) -> PartitionImage:
+        if partition.leader != NO_NODE or broker.node_id not in partition.replicas:
+            return partition
+        return settle(partition, partition, living=living, settings=settings)
+
+    return [
+        BrokerRegistrationChangeRecord(broker_id=broker.node_id, broker_epoch=broker.epoch, fenced=UNFENCE),
+        *change_all(image, rules, decide),
+    ]
 
 
 def leaving(image: Image, broker: BrokerImage, rules: Rules) -> list[MetadataRecord]:
@@ -162,30 +162,26 @@ def change_read_only(image: Image, broker: BrokerImage, read_only: bool, rules: 
     )
     _, noted = delta.apply(image, [record], offset=image.offset, epoch=image.epoch)
     living = Living(noted)
-    records: list[MetadataRecord] = [record]
-    for topic, index, partition in partitions(image):
+
+    def decide(partition: PartitionImage, settings: TopicSettings) -> PartitionImage:
         if broker.node_id not in partition.isr:
-            continue
-        after = settle(partition, partition, living=living, settings=rules.topic(image, topic.name))
-        moved = change(topic.id, index, partition, after)
-        if moved is not None:
-            records.append(moved)
-    return records
+            return partition
+        return settle(partition, partition, living=living, settings=settings)
+
+    return [record, *change_all(image, rules, decide)]
 
 
 def remove_from_isrs(image: Image, node_id: NodeId, rules: Rules) -> list[MetadataRecord]:
     """Remove a broker from every ISR, and elect other leaders for the partitions it led."""
-    records: list[MetadataRecord] = []
     living = Living(image, leaves=node_id)
-    for topic, index, partition in partitions(image):
+
+    def decide(partition: PartitionImage, settings: TopicSettings) -> PartitionImage:
         if node_id != partition.leader and node_id not in partition.isr:
-            continue
+            return partition
         wanted = replace(partition, isr=without(partition.isr, node_id))
-        after = settle(wanted, partition, living=living, settings=rules.topic(image, topic.name))
-        record = change(topic.id, index, partition, after)
-        if record is not None:
-            records.append(record)
-    return records
+        return settle(wanted, partition, living=living, settings=settings)
+
+    return [*change_all(image, rules, decide)]
 
 
 def decide_unregistration(image: Image, node_id: NodeId, rules: Rules) -> ControllerDecision[None]:
@@ -241,23 +237,20 @@ def _previous_process_records(
     node_id = registration.node_id
     clean = current is not None and registration.previous_broker_epoch == current.epoch
     living = Living(image, leaves=node_id)
-    records: list[MetadataRecord] = []
-    for topic, index, partition in partitions(image):
+
+    def decide(partition: PartitionImage, settings: TopicSettings) -> PartitionImage:
         if node_id not in partition.replicas:
-            continue
-        settings = rules.topic(image, topic.name)
+            return partition
         lost = not is_online(registration.log_dirs, directory_of(partition, node_id))
         trusted = not lost and (clean or settings.flush_mode == FLUSH_FSYNC)
         if trusted and partition.leader != node_id and node_id not in partition.isr:
-            continue
+            return partition
         wanted = replace(partition, isr=without(partition.isr, node_id))
         if lost:
             wanted = assign(wanted, node_id, LOST_DIRECTORY)
-        after = settle(wanted, partition, living=living, settings=settings, untrusted=() if trusted else (node_id,))
-        record = change(topic.id, index, partition, after)
-        if record is not None:
-            records.append(record)
-    return records
+        return settle(wanted, partition, living=living, settings=settings, untrusted=() if trusted else (node_id,))
+
+    return change_all(image, rules, decide)
 
 
 def leads_any(image: Image, node_id: NodeId) -> bool:

@@ -6,9 +6,11 @@ record. The rules are in docs/internals/controller.md. Refuses nothing: a partit
 suitable replica is left without a leader.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from enum import Enum, auto
+from operator import attrgetter
+from typing import Any
 from uuid import UUID
 
 from penstock.config.settings import BrokerSettings, TopicSettings, topic_settings
@@ -264,6 +266,49 @@ def change(topic_id: UUID, index: int, before: PartitionImage, after: PartitionI
         directories=None if after.directories == before.directories else after.directories,
     )
     return None if record == PartitionChangeRecord(partition_id=index, topic_id=topic_id) else record
+
+
+_state = attrgetter(
+    "leader",
+    "replicas",
+    "isr",
+    "eligible_leader_replicas",
+    "last_known_elr",
+    "removing_replicas",
+    "adding_replicas",
+    "directories",
+    "leader_recovery_state",
+)
+_changed_fields = tuple(
+    each.name for each in fields(PartitionChangeRecord) if each.name not in ("partition_id", "topic_id")
+)
+
+
+def change_all(
+    image: Image, rules: Rules, decide: Callable[[PartitionImage, TopicSettings], PartitionImage]
+) -> list[PartitionChangeRecord]:
+    """Return the changes of the partitions for which `decide` returns another state.
+
+    A broker that comes or leaves concerns thousands of partitions, most of which are in one of a few states: `decide`
+    is called once for each of these. It must not depend on anything else, in particular not on epochs.
+    """
+    records: list[PartitionChangeRecord] = []
+    # By settings, which topics with equal overrides share, and by state: the fields of the record.
+    known: dict[int, tuple[TopicSettings, dict[Hashable, dict[str, Any] | None]]] = {}
+    for topic in image.topics.values():
+        settings = rules.topic(image, topic.name)
+        _, outcomes = known.setdefault(id(settings), (settings, {}))
+        for index, partition in enumerate(topic.partitions):
+            state = _state(partition)
+            if state in outcomes:
+                values = outcomes[state]
+            else:
+                record = change(topic.id, index, partition, decide(partition, settings))
+                values = None if record is None else {name: getattr(record, name) for name in _changed_fields}
+                outcomes[state] = values
+            if values is not None:
+                records.append(PartitionChangeRecord(partition_id=index, topic_id=topic.id, **values))
+    return records
 
 
 def _if_other(after: Nodes, before: Nodes) -> Nodes | None:

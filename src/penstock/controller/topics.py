@@ -7,8 +7,9 @@ controller, because users and tools search for them.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from random import Random
 from typing import Final
 from uuid import UUID
@@ -42,6 +43,9 @@ from penstock.model.topic import check_name, collision_key
 
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 """A limit for the size of a request, whose metadata records are one atomic batch."""
+
+VARIED_PIECES_MAX: Final = 6
+"""A name with five separators has 32 variants, which are looked up in less time than all topics are visited."""
 
 DEFAULT: Final = -1
 
@@ -130,11 +134,10 @@ def decide_create(
     _bound_partitions(topics, rules.partition_count)
     records: list[MetadataRecord] = []
     outcomes: list[CreatedTopic | RefusedTopic] = []
-    # Built once per request: searching all topics for each new one would take seconds for thousands of topics.
-    existing_by_key = {collision_key(name): name for name in image.topics}
+    existing = _ExistingNames(image.topics)
     for topic in topics:
         try:
-            created, its_records = _create(image, topic, rules, existing_by_key, charge)
+            created, its_records = _create(image, topic, rules, existing, charge)
         except Refusal as refusal:
             outcomes.append(RefusedTopic(name=topic.name, refusal=refusal))
         else:
@@ -209,13 +212,38 @@ def _bound_partitions(topics: Sequence[NewTopic], default_count: int) -> None:
         raise PolicyViolation("Excessively large number of partitions per request.")
 
 
+class _ExistingNames:
+    """Search for topics whose names collide with a new one, without visiting all of them for each request."""
+
+    def __init__(self, topics: Mapping[TopicName, TopicImage]) -> None:
+        self._topics = topics
+        self._by_key: dict[str, TopicName] | None = None
+
+    def collision(self, name: TopicName) -> TopicName | None:
+        """Return a topic whose name differs from this one only in '.' and '_'."""
+        pieces = collision_key(name).split("_")
+        if len(pieces) <= VARIED_PIECES_MAX:
+            variants = (TopicName("".join(each)) for each in product(*_with_separators(pieces)))
+            return next((each for each in variants if each in self._topics), None)
+        if self._by_key is None:
+            self._by_key = {collision_key(each): each for each in self._topics}
+        return self._by_key.get(collision_key(name))
+
+
+def _with_separators(pieces: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Yield the alternatives for each piece of a name, except the last one with a separator after it."""
+    for piece in pieces[:-1]:
+        yield piece + ".", piece + "_"
+    yield (pieces[-1],)
+
+
 def _create(
-    image: Image, topic: NewTopic, rules: CreationRules, existing_by_key: Mapping[str, TopicName], charge: Charge
+    image: Image, topic: NewTopic, rules: CreationRules, existing: "_ExistingNames", charge: Charge
 ) -> tuple[CreatedTopic, list[MetadataRecord]]:
     check_name(topic.name)
     if topic.name in image.topics:
         raise TopicAlreadyExists(f"Topic '{topic.name}' already exists.")
-    collision = existing_by_key.get(collision_key(topic.name))
+    collision = existing.collision(topic.name)
     if collision is not None:
         raise InvalidTopic(f"Topic '{topic.name}' collides with existing topic: {collision}")
     configs = _checked_configs(topic, rules)

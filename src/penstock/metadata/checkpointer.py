@@ -19,6 +19,11 @@ from penstock.raft.messages import EpochEnd
 from penstock.storage.log import Log
 
 CORRUPT_SUFFIX = ".corrupt"
+REPLAY_SIZE_LEAST = 512 * 1024
+"""Records of this size are replayed in a tenth of a second. A start that replays more waits longer for them than for
+the checkpoint, if they are larger than it: every restart of a broker with many partitions adds that many."""
+SETTLE_S = 2.0
+"""How long such a checkpoint waits for the rest of a burst of changes, and for a start to end."""
 
 logger = logging.getLogger(__name__)
 
@@ -68,8 +73,10 @@ class Checkpointer:
         self._on_dropped = on_dropped
         self._current: Snapshot | None = None
         self._bytes_since = 0
+        self._newest_size = 0 if newest is None else newest.size
         self._writer: SnapshotWriter | None = None
         self._timer: Timer | None = None
+        self._settling: Timer | None = None
         self._set_timer()
 
     def note(self, snapshot: Snapshot, *, size: int) -> None:
@@ -78,13 +85,24 @@ class Checkpointer:
         self._bytes_since += size
         if self._bytes_since >= self._bytes_between:
             self._begin()
+        elif self._replay_is_long() and self._settling is None:
+            self._settling = self._clock.call_later(SETTLE_S, self._settled)
+
+    def _replay_is_long(self) -> bool:
+        return self._bytes_since >= max(REPLAY_SIZE_LEAST, self._newest_size)
+
+    def _settled(self) -> None:
+        self._settling = None
+        if self._replay_is_long():
+            self._begin()
 
     def stop(self) -> None:
         """Write no more; abandon a checkpoint in progress."""
         self._writer = None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in (self._timer, self._settling):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._settling = None
 
     def _set_timer(self) -> None:
         if self._interval_s > 0:
@@ -122,9 +140,9 @@ class Checkpointer:
         if more:
             self._clock.call_later(0.0, lambda: self._write_next(snapshot))
         else:
-            writer.finish(lambda error: self._finished(snapshot.image, error))
+            writer.finish(lambda error: self._finished(snapshot.image, writer.size, error))
 
-    def _finished(self, image: Image, error: OSError | None) -> None:
+    def _finished(self, image: Image, size: int, error: OSError | None) -> None:
         if self._writer is None:
             return
         if error is not None:
@@ -132,6 +150,7 @@ class Checkpointer:
             return
         self._writer = None
         before, self._newest = self._newest, image
+        self._newest_size = size
         if before is not None:
             self._drop_before(before)
 

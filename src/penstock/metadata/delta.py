@@ -8,7 +8,7 @@ inconsistent with the image: Corruption.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from penstock.metadata.image import (
@@ -394,7 +394,8 @@ def _merged(
 
 
 def _nodes(ids: tuple[int, ...]) -> tuple[NodeId, ...]:
-    return tuple(map(NodeId, ids))
+    # Not copied: records that are decoded together share their tuples, and so do the partitions of the image.
+    return cast(tuple[NodeId, ...], ids)
 
 
 def _nodes_or(ids: tuple[int, ...] | None, before: tuple[NodeId, ...]) -> tuple[NodeId, ...]:

@@ -53,6 +53,8 @@ class Snapshot(NamedTuple):
     """When the last record in it was written to the log."""
     voters: VoterSet | None = None
     """The voters in the log up to this point, if it names them."""
+    size: int = 0
+    """The size of the file that it was read from."""
 
 
 def end_of(image: Image) -> EpochEnd:
@@ -163,7 +165,7 @@ def _topic_records(topic: TopicImage) -> Iterator[MetadataRecord]:
 
 def batches_of(snapshot: Snapshot) -> Iterator[bytes]:
     """Yield the content of the file, one batch at a time."""
-    image, timestamp, voters = snapshot
+    image, timestamp, voters, _ = snapshot
     offset = 0
 
     def batch(records: list[Record], *, is_control: bool) -> bytes:
@@ -193,7 +195,8 @@ class SnapshotWriter:
         self._batches = batches_of(snapshot)
         disk.remove(self._path + PART_SUFFIX)
         self._file: File = disk.open(self._path + PART_SUFFIX, create=True)
-        self._size = 0
+        self.size = 0
+        """How much is written."""
         self._unwritten: bytes | None = None
 
     def write_slice(self) -> bool:
@@ -202,7 +205,7 @@ class SnapshotWriter:
             self._unwritten = next(self._batches, None)
         if self._unwritten is None:
             return False
-        self._size += self._file.write([self._unwritten], self._size)
+        self.size += self._file.write([self._unwritten], self.size)
         self._unwritten = None
         return True
 
@@ -257,4 +260,4 @@ def read(content: bytes, end: EpochEnd) -> Snapshot:
     if timestamp is None or not whole:
         raise Corruption("the footer is missing")
     _, image = builder.build(offset=Offset(end.end_offset - 1), epoch=end.epoch)
-    return Snapshot(image, timestamp, voters)
+    return Snapshot(image, timestamp, voters, len(content))

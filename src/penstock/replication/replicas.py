@@ -41,8 +41,8 @@ SLICE_S: Final = 0.002
 CHORES_PER_SLICE: Final = 64
 """Each chore creates a few files or renames one; together they take about as long as a large fetch."""
 
-START_OPEN_S: Final = 1.0
-"""A start waits this long for logs without other replicas, then opens the rest on first use and in the background."""
+START_OPEN_S: Final = 0.25
+"""A start waits this long for logs without other replicas: for hundreds. The rest is opened later."""
 
 UNREADABLE_S: Final = 2.0
 """A log that cannot be read for this long counts as damaged; a disk may fail for a moment."""
@@ -448,21 +448,21 @@ class Replicas:
         checks_lag = now >= self._lag_check_at
         if checks_lag and self._peers is not None:
             self._lag_check_at = now + self._peers.lag_s_max / 2
-        damaged: list[Partition] = []
-        for partition in self.all():
-            partition.waiters.expire_produces(now)
-            if checks_lag:
+        for hosted in self.by_name.values():
+            for partition in hosted.partitions.values():
+                if partition.waiters.produces:
+                    partition.waiters.expire_produces(now)
+        if checks_lag:
+            for partition in self.all():
                 partition.maybe_shrink_isr()
-            if partition.log.damage is not None:
-                damaged.append(partition)
         if self._unopened:
             self._retry_open()
             self._open_late_logs(within_s=0)
         if self._provisional:
             self._retry_unreadable()
-        if damaged and self._peers is not None:
+        if self._store.directory.has_damage and self._peers is not None:
             # Consumers may have found the damage.
-            self._peers.report_damage(damaged)
+            self._peers.report_damage([partition for partition in self.all() if partition.log.damage is not None])
         if now >= self._checkpoint_at:
             interval_ms = self._current_settings().integer("replica.high.watermark.checkpoint.interval.ms")
             self._checkpoint_at = now + interval_ms / 1000

@@ -56,10 +56,11 @@ _NONE: Final[deque[WaitingProduce]] = deque(maxlen=0)
 class Waiters:
     """Everything that waits on one partition: produce requests with acks=all, fetches, and sessions of followers."""
 
-    __slots__ = ("_produces", "_watchers", "follower_entries")
+    __slots__ = ("_watchers", "follower_entries", "produces")
 
     def __init__(self) -> None:
-        self._produces = _NONE
+        self.produces = _NONE
+        """Produce requests, oldest first. Changed only here; the sweep visits every partition, and skips most."""
         # An ordered set with cheap removal.
         self._watchers: dict[PartitionWatcher, None] = {}
         self.follower_entries: list[SessionEntry] = []
@@ -74,7 +75,7 @@ class Waiters:
 
     def mark_moved(self, mark: int, size: int) -> None:
         """Answer produce requests up to the new high watermark, and notify fetches of about `size` visible bytes."""
-        waiting = self._produces
+        waiting = self.produces
         while waiting and waiting[0].offset <= mark:
             waiting.popleft().done(NO_ERROR)
         if self._watchers:
@@ -96,7 +97,7 @@ class Waiters:
 
     def fail_produces(self, code: int, *, before: float | None = None) -> None:
         """Answer produce requests with an error: all of them, or those whose deadline has passed."""
-        parked, self._produces = self._produces, _NONE
+        parked, self.produces = self.produces, _NONE
         for waiting in parked:
             if before is None or waiting.deadline <= before:
                 waiting.done(code)
@@ -104,16 +105,16 @@ class Waiters:
                 self.add_produce(waiting)
 
     def expire_produces(self, now: float) -> None:
-        if self._produces and self._produces[0].deadline <= now:
+        if self.produces and self.produces[0].deadline <= now:
             self.fail_produces(RequestTimedOut.code, before=now)
 
     # -- waiters -----------------------------------------------------------------------------
 
     def add_produce(self, waiting: WaitingProduce) -> None:
         """Park a produce request until the high watermark reaches its offset. Offsets rise, roughly."""
-        if self._produces is _NONE:
-            self._produces = deque()
-        self._produces.append(waiting)
+        if self.produces is _NONE:
+            self.produces = deque()
+        self.produces.append(waiting)
 
     def add_watcher(self, watcher: PartitionWatcher) -> None:
         self._watchers[watcher] = None

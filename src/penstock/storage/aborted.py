@@ -156,6 +156,8 @@ def _encode(known: Sequence[tuple[Segment, Summary]], start: int, end: int, grow
 
 def load_checkpoint(disk: Disk, folder: str, segments: Sequence[Segment]) -> None:
     """Set the expected content of the segments' indexes. Without a valid checkpoint they are rebuilt when needed."""
+    if all(each.txn_index.loaded for each in segments):
+        return
     try:
         content = disk.read_file(f"{folder}/{CHECKPOINT}")
         body = content[: content.rstrip(b"\n").rfind(b"\n") + 1]

@@ -21,9 +21,10 @@ def close_one(log: Log) -> None:
     log.flush()
     _close_active(log)
     log.quarantine.guard(log.flusher.sync_indexes_now)
-    with suppress(OSError):
-        log.epochs.save()
-    _write_derived(log)
+    if not log.segments.is_small:
+        with suppress(OSError):
+            log.epochs.save()
+        _write_derived(log)
 
 
 def close_many(logs: Sequence[Log], sync_volume: Callable[[], object]) -> None:
@@ -32,9 +33,10 @@ def close_many(logs: Sequence[Log], sync_volume: Callable[[], object]) -> None:
         log.writer.mend_tail()
         _close_active(log)
         log.quarantine.guard(log.flusher.write_indexes)
-        with suppress(OSError):
-            log.epochs.write(is_durable=True)
-        _write_derived(log)
+        if not log.segments.is_small:
+            with suppress(OSError):
+                log.epochs.write(is_durable=True)
+            _write_derived(log)
     sync_volume()
     for log in logs:
         log.quarantine.guard(log.flusher.volume_synced)
@@ -42,7 +44,7 @@ def close_many(logs: Sequence[Log], sync_volume: Callable[[], object]) -> None:
 
 def _close_active(log: Log) -> None:
     closed = log.writer.close()
-    if closed is not None:
+    if closed is not None and not closed.is_small:
         log.flusher.add_closed_indexes(closed)
 
 

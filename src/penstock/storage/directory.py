@@ -75,6 +75,7 @@ class LogDirectory:
         "disk",
         "failed_before",
         "failure",
+        "has_damage",
         "monotonic",
         "on_failure",
         "on_refusal",
@@ -94,6 +95,8 @@ class LogDirectory:
         self.failed_before = False
         """Whether a sync failed in the previous process: the page cache may show data that is not on disk."""
         self.on_failure: Callable[[OSError], None] = lambda error: None
+        self.has_damage = False
+        """Whether damage was found in any log since the start. It may have been repaired."""
         self.refusal: OSError | None = None
         """Why appends are rejected: the folder is offline or read-only."""
         self.on_refusal: Callable[[OSError], None] = lambda error: None
@@ -118,6 +121,10 @@ class LogDirectory:
                 return False
             self._found_is_durable = self.disk.sync_volume(self.path)
         return self._found_is_durable
+
+    def note_damage(self) -> None:
+        """Record that a log is damaged, so that somebody looks for it."""
+        self.has_damage = True
 
     def with_reserve(self, work: Callable[[], _T]) -> _T:
         """Run repeatable work, using reserved space if the disk is full."""

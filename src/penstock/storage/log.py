@@ -40,7 +40,7 @@ from penstock.storage.delayed_deletes import DelayedDeletes
 from penstock.storage.directory import LogDirectory
 from penstock.storage.epoch_cache import UNSYNCED_SIZE_MAX
 from penstock.storage.flush import Flusher
-from penstock.storage.log_checkpoints import LogCheckpoints
+from penstock.storage.log_checkpoints import NO_CHECKPOINTS, LogCheckpoints
 from penstock.storage.log_offsets import LogOffsets
 from penstock.storage.log_reader import LogReader
 from penstock.storage.log_segments import LogSegments
@@ -128,7 +128,7 @@ class Log:
         self.writer = SegmentWriter(self)
         self.compaction = CompactionState()
         self.deletes = DelayedDeletes(directory.disk)
-        self.checkpoints = LogCheckpoints()
+        self.checkpoints = NO_CHECKPOINTS
         self.recovery_notes = state.notes
         """Messages about what recovery did."""
         self.any_aborted = not aborted.none_in(state.segments)
@@ -351,7 +351,9 @@ class Log:
         self.epochs.truncate_end(self.end_offset)
 
     def save_epochs(self) -> bool:
-        """Save the epochs, which must be on disk before a later recovery point; return whether they are."""
+        """Save the epochs, which must be on disk before a later recovery point; return whether they are or need not."""
+        if self.segments.is_small:
+            return True
         if self.size > UNSYNCED_SIZE_MAX:
             self.epochs.save_later()
         else:

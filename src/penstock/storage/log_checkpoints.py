@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from penstock.model.ids import TopicPartition
+
 
 def _nothing() -> None:
     return
@@ -14,17 +16,20 @@ def _at_once(done: Callable[[OSError | None], None]) -> None:
     done(None)
 
 
-def _ignore(offset: int) -> None:
+def _ignore(topic_partition: TopicPartition, offset: int) -> None:
     return
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogCheckpoints:
-    """Callbacks from a log to its data folder; by default they do nothing."""
+    """Callbacks from the logs of a data folder, which share them; by default they do nothing."""
 
     start_moved: Callable[[], None] = _nothing
     """Called when the log start offset has moved forward."""
     when_start_saved: Callable[[Callable[[OSError | None], None]], None] = _at_once
     """Calls back once the log start offset is durable: only then are files before it removed."""
-    truncating: Callable[[int], None] = _ignore
-    """Called before the log is truncated at an offset, to write its recovery point first."""
+    truncating: Callable[[TopicPartition, int], None] = _ignore
+    """Called before a log is truncated at an offset, to write its recovery point first."""
+
+
+NO_CHECKPOINTS = LogCheckpoints()

@@ -13,6 +13,10 @@ from typing import overload
 from penstock.storage.segment import Segment
 
 
+def is_small(segments: Sequence[Segment]) -> bool:
+    return len(segments) == 1 and segments[0].is_small
+
+
 class LogSegments(Sequence[Segment]):
     """Segments from oldest to newest; the last one is the active one."""
 
@@ -45,6 +49,11 @@ class LogSegments(Sequence[Segment]):
     @property
     def size(self) -> int:
         return sum(each.size for each in self._segments)
+
+    @property
+    def is_small(self) -> bool:
+        """Return whether the log is one small segment, so that recovery reads all of it."""
+        return is_small(self._segments)
 
     def slot_of(self, offset: int) -> int:
         """Return the index of the segment that contains an offset, or of the first if the offset is before all."""

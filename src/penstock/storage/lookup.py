@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from penstock.model.errors import CorruptMessage, InvalidRecord
 from penstock.model.ids import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP
 from penstock.model.job import Job
+from penstock.storage.index_builder import HEADERS_PER_SLICE
 from penstock.storage.scan import BadBatch
-from penstock.storage.segment import HEADERS_PER_SLICE, Damaged, Segment
+from penstock.storage.segment import Damaged, Segment
 from penstock.wire.batch import HEADER_SIZE, LOG_APPEND_TIME, BatchHeader, HeaderTuple, crc_ok
 from penstock.wire.record_heads import RecordHeads
 

@@ -19,6 +19,10 @@ from penstock.storage.index_file import IndexFile
 ENTRY: Final = Struct(">ii")
 
 
+_NONE: Final = array("i")
+"""Stands for the empty columns of an index: with thousands of small segments, most are empty. Never changed."""
+
+
 class OffsetIndex(IndexFile):
     """The entries of one segment, oldest first."""
 
@@ -28,8 +32,7 @@ class OffsetIndex(IndexFile):
 
     def __init__(self, path: str, base_offset: int) -> None:
         super().__init__(path, base_offset)
-        self.offsets = array("i")
-        self.positions = array("i")
+        self.offsets = self.positions = _NONE
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -65,6 +68,8 @@ class OffsetIndex(IndexFile):
 
     def append(self, last_offset: int, position: int) -> None:
         relative = last_offset - self.base_offset
+        if self.offsets is _NONE:
+            self.offsets, self.positions = array("i"), array("i")
         self.offsets.append(relative)
         self.positions.append(position)
         self._unsaved += ENTRY.pack(relative, position)

@@ -42,6 +42,8 @@ class Quarantine:
         self.is_provisional = state.is_provisional
         """Whether some files could not be read when the log was opened; it counts as damaged until they can be."""
         self._may_use_reserve = False
+        if self.damage is not None:
+            log.directory.note_damage()
 
     # Begin and end
 
@@ -51,6 +53,7 @@ class Quarantine:
             self.damaged_from = offset
             self.damage = why
             log = self._log
+            log.directory.note_damage()
             logger.error("%s is quarantined from offset %d: %s", log.topic_partition, offset, why)
             if is_final:
                 damage.save_quarantine(log.directory.disk, log.folder, offset, why)

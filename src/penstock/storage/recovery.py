@@ -23,16 +23,15 @@ from penstock.storage.epoch_cache import UNSYNCED_SIZE_MAX, EpochCache
 from penstock.storage.epoch_recovery import load_epochs
 from penstock.storage.index_builder import IndexBuilder
 from penstock.storage.lenient_disk import LenientDisk
+from penstock.storage.log_segments import is_small
 from penstock.storage.producer_snapshots import load_producers, remove_snapshots
 from penstock.storage.producer_state import ProducerState
 from penstock.storage.scan import BLOCK_SIZE, OFFSET_MAX, BadBatch
-from penstock.storage.segment import Damaged, Segment, file_name
+from penstock.storage.segment import Damaged, Segment
+from penstock.storage.segment_files import find_segments, open_segment
 from penstock.storage.segment_list import FILE_NAME as SEGMENT_LIST
 from penstock.storage.segment_list import SegmentList
 from penstock.wire.batch import LOG_OVERHEAD, HeaderTuple
-
-_NAME_DIGITS = 20
-_LEFTOVERS = (".deleted", ".tmp", ".cleaned", ".swap")
 
 
 @dataclass(slots=True)
@@ -112,7 +111,7 @@ def recover(
     if disk.exists(f"{folder}/{SEGMENT_LIST}"):
         segment_list.load()
     notes = finish_swaps(disk, folder, segment_list)
-    segments, names_removed = _find_segments(directory, folder, settings, now_ms)
+    segments, names_removed = find_segments(directory, folder, settings, now_ms)
     state = Recovered(segments, EpochCache(disk, folder), ProducerState(), segment_list, names_removed=names_removed)
     state.notes += notes
     plan = _plan(directory, folder, settings, now_ms, clean, known, state)
@@ -152,7 +151,7 @@ def recover_unreadable(
     if view.disk.exists(f"{folder}/{SEGMENT_LIST}"):
         with suppress(FileNotFoundError):
             segment_list.load()
-    segments, _ = _find_segments(view, folder, settings, now_ms)
+    segments, _ = find_segments(view, folder, settings, now_ms)
     state = Recovered(segments, EpochCache(view.disk, folder), ProducerState(), segment_list)
     known = replace(known, held=known.held or lenient.has_hidden)
     plan = _plan(view, folder, settings, now_ms, False, known, state)
@@ -255,6 +254,8 @@ def _set_start(plan: _Plan) -> None:
     state.start_offset = min(max(log_start, min(first, state.segments[0].base_offset)), state.end_offset)
     state.epochs.truncate_end(state.end_offset)
     state.epochs.truncate_start(state.start_offset)
+    if is_small(state.segments):
+        return
     with suppress(OSError):
         # The disk is full. The epochs stay unsaved, and no recovery point is written before they are saved.
         state.epochs.write(is_durable=sum(each.size for each in state.segments) <= UNSYNCED_SIZE_MAX)
@@ -287,58 +288,8 @@ def _list_segments(plan: _Plan) -> None:
         segment_list.tidy()
 
 
-def _find_segments(
-    directory: LogDirectory, folder: str, settings: TopicSettings, now_ms: int
-) -> tuple[list[Segment], bool]:
-    """Return the segments in the folder, oldest first; remove what interrupted operations left, and return if any."""
-    disk = directory.disk
-    segments: list[Segment] = []
-    indexes: list[str] = []
-    removed = False
-    for name in disk.list(folder):
-        stem, dot, suffix = name.partition(".")
-        if name.endswith(_LEFTOVERS):
-            disk.remove(f"{folder}/{name}")
-            removed = True
-        elif len(stem) == _NAME_DIGITS and stem.isdecimal() and suffix in ("index", "timeindex", "txnindex"):
-            indexes.append(name)
-        elif len(stem) == _NAME_DIGITS and stem.isdecimal() and dot + suffix == ".log":
-            segments.append(_segment(directory, folder, int(stem), settings, now_ms))
-    names = {file_name(each.base_offset, "") for each in segments}
-    for name in indexes:
-        if name.partition(".")[0] not in names:
-            disk.remove(f"{folder}/{name}")
-            removed = True
-    return segments, removed
-
-
-def _segment(
-    directory: LogDirectory,
-    folder: str,
-    base_offset: int,
-    settings: TopicSettings,
-    now_ms: int,
-    *,
-    create: bool = False,
-) -> Segment:
-    path = f"{folder}/{file_name(base_offset, '.log')}"
-    file = directory.disk.open(path, create=create, writable=create)
-    size = file.size()
-    file.close()
-    return Segment(
-        directory,
-        folder,
-        base_offset,
-        size=size,
-        index_interval=settings.index_interval_bytes,
-        index_size_max=settings.segment_index_bytes,
-        created_ms=now_ms,
-    )
-
-
 def _create_first_segment(plan: _Plan, offset: int) -> None:
-    segment = _segment(plan.directory, plan.folder, offset, plan.settings, plan.now_ms, create=True)
-    segment.save_indexes()
+    segment = open_segment(plan.directory, plan.folder, offset, plan.settings, plan.now_ms, create=True)
     plan.state.segments.append(segment)
     plan.state.folder_changed = True
 
@@ -362,12 +313,16 @@ def _load_clean(plan: _Plan) -> bool:
     """Load a cleanly closed log from its last headers; return False if they contradict the checkpoints."""
     state = plan.state
     try:
-        state.end_offset = state.segments[-1].end_offset()
+        if is_small(state.segments):
+            _load_before(plan, state.segments[0].base_offset)
+            state.end_offset = _scan_segment(plan, state.segments[0], below=OFFSET_MAX, is_last=True)
+        else:
+            state.end_offset = state.segments[-1].end_offset()
         if (plan.recovery_point and state.end_offset != plan.recovery_point) or state.end_offset < plan.known_end:
             return False
-        load_epochs(state.epochs, state.segments, state.end_offset, log_start=plan.log_start)
-        load_producers(plan.disk, plan.folder, state.segments, state.producers, state.end_offset, plan.now_ms)
-    except (BadBatch, Damaged):
+        if not is_small(state.segments):
+            _load_before(plan, state.end_offset)
+    except (BadBatch, Damaged, damage.ScanStopped):
         return False
     state.flushed_offset = state.end_offset
     return True
@@ -379,8 +334,7 @@ def _scan(plan: _Plan, scan_from: int) -> None:
     first = max(bisect_right([each.base_offset for each in state.segments], scan_from) - 1, 0)
     base_offset = state.segments[first].base_offset
     try:
-        load_epochs(state.epochs, state.segments, base_offset, log_start=plan.log_start)
-        load_producers(plan.disk, plan.folder, state.segments, state.producers, base_offset, plan.now_ms)
+        _load_before(plan, base_offset)
     except (BadBatch, Damaged):
         # There is damage before the part that needs a scan: scan everything to locate it.
         if first > 0:
@@ -416,6 +370,17 @@ def _scan(plan: _Plan, scan_from: int) -> None:
         state.end_offset = max(damage.last_known_end(state, state.damaged_from), plan.known_end)
         damage.save_quarantine(plan.disk, plan.folder, state.damaged_from, state.damage)
     _make_durable(plan, first)
+
+
+def _load_before(plan: _Plan, offset: int) -> None:
+    """Load the epochs and producers before an offset from their files, as far as these match the log."""
+    state = plan.state
+    if offset == 0:
+        state.epochs.clear()
+        state.producers.clear()
+        return
+    load_epochs(state.epochs, state.segments, offset, log_start=plan.log_start)
+    load_producers(plan.disk, plan.folder, state.segments, state.producers, offset, plan.now_ms)
 
 
 def _scan_segment(plan: _Plan, segment: Segment, *, below: int, is_last: bool) -> int:

@@ -1,11 +1,11 @@
-"""A checkpoint with one offset per log, written off the event loop: log starts, or clean offsets.
+"""A checkpoint with one offset per log, written off the event loop: log starts, clean offsets, or recovery points.
 
 A write contains the offsets of all logs; changes during a write go into the next one. Many logs that remove segments
-at the same time therefore share two syncs instead of waiting for two each. trim.py and the cleaner define the meaning
-of the offsets.
+at the same time therefore share two syncs instead of waiting for two each. trim.py, the cleaner and flush.py define the
+meaning of the offsets.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, ItemsView, Mapping
 from typing import Any, NamedTuple
 
 from penstock.model.errors import StorageError
@@ -59,6 +59,14 @@ class SavedOffsets:
     def found(self, topic_partition: TopicPartition) -> int:
         """Return the saved offset of a log."""
         return self._known.get(topic_partition, 0)
+
+    def items(self) -> ItemsView[TopicPartition, int]:
+        """Return the offsets of the next write, without those that are read from open logs then."""
+        return self._known.items()
+
+    def keep(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Change offsets that are not read from open logs; the next write contains them."""
+        self._known.update(offsets)
 
     def forget(self, topic_partition: TopicPartition) -> None:
         """Drop the offset of a deleted log; the next write removes it from the disk."""
@@ -159,8 +167,9 @@ class SavedOffsets:
         if error is not None:
             self._end(write.served, error)
             return
-        # A power failure may leave the old or the new offsets, so `reset` must consider both.
-        self._on_disk = {**self._on_disk, **write.offsets}
+        # A power failure may leave the old or the new offsets, so `reset` and `lower` must consider both.
+        before = self._on_disk
+        self._on_disk = before | {each: max(offset, before.get(each, 0)) for each, offset in write.offsets.items()}
         self._disk.sync_folder_later(self._folder, lambda error: self._folder_synced(write, error))
 
     def _folder_synced(self, write: _Write, error: OSError | None) -> None:

@@ -17,7 +17,7 @@ from penstock.model.job import Job, finish
 from penstock.ports.disk import File
 from penstock.storage.checked_ranges import CheckedRanges
 from penstock.storage.directory import LogDirectory
-from penstock.storage.index_builder import IndexBuilder
+from penstock.storage.index_builder import HEADERS_PER_SLICE, IndexBuilder, indexed_max_timestamp
 from penstock.storage.offset_index import OffsetIndex
 from penstock.storage.scan import OFFSET_MAX, BadBatch, header_error, scan_batches
 from penstock.storage.time_index import TimeIndex
@@ -34,8 +34,9 @@ INDEX_INTERVAL_MAX: Final = 1024 * 1024
 INDEX_LAG_MAX: Final = 8 * 1024 * 1024
 # 512 entries cover 2 MiB of log, so that writes to the index are rare compared with those to the log.
 UNSAVED_INDEX_SIZE_MAX: Final = 4096
-HEADERS_PER_SLICE: Final = 64
-"""A job yields after reading this many headers, each of which is a system call if batches are large."""
+SMALL_SIZE_MAX = 16 * 1024
+"""A segment up to this size is read as a whole, in less time than its index files take: they are neither read nor
+written until it is closed. docs/internals/log.md says what follows for the other derived files."""
 
 
 def file_name(offset: int, suffix: str) -> str:
@@ -124,6 +125,11 @@ class Segment:
         # Bytes before this position were written by an earlier process; `checked` has the ranges that were verified.
         self.unchecked_end = size
         self.checked: CheckedRanges | None = CheckedRanges() if size else None
+
+    @property
+    def is_small(self) -> bool:
+        """Return whether everything about the segment is derived from its batches, and not from other files."""
+        return self.size <= SMALL_SIZE_MAX
 
     # Files
 
@@ -396,7 +402,9 @@ class Segment:
             self.rebuild_indexes()
 
     def _load_indexes(self) -> bool:
-        """Load the indexes; return False if they are missing or damaged."""
+        """Load the indexes; return False if they are missing or damaged, or may be outdated."""
+        if self.is_small:
+            return False
         try:
             self.offset_index.load(self.directory.disk, log_size=self.size)
             self.time_index.load(self.directory.disk)
@@ -425,7 +433,7 @@ class Segment:
         if self._timed:
             return
         try:
-            found = yield from self._indexed_max_timestamp()
+            found = yield from indexed_max_timestamp(self)
         except Corruption:
             yield from self.rebuild_indexes_job()
             return
@@ -455,7 +463,7 @@ class Segment:
         self.use_indexes(builder)
 
     def use_indexes(self, builder: IndexBuilder, *, synced: bool = True) -> None:
-        """Replace the offset and time index by those that were built from all batches, and save them."""
+        """Replace the offset and time index by those that were built from all batches; save them if they are read."""
         # The files may have been renamed since the build began.
         builder.offset_index.path, builder.time_index.path = self.offset_index.path, self.time_index.path
         self.offset_index, self.time_index = builder.offset_index, builder.time_index
@@ -465,30 +473,12 @@ class Segment:
         self._indexed = self._timed = True
         if self._writer is None and self.max_timestamp >= 0:
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
+        if self.is_small:
+            return
         with suppress(OSError):
             for file in self.save_indexes():
                 if self.size and synced:
                     file.sync()
-
-    def _indexed_max_timestamp(self) -> Job[tuple[int, int]]:
-        """Return the largest timestamp from the end of the time index; raise Corruption if the log contradicts it."""
-        timestamp, offset = self.time_index.last()
-        position = self.find(offset) if timestamp >= 0 else 0
-        left = HEADERS_PER_SLICE
-        for at, header in self.headers_from(position) if position is not None else ():
-            # The first batch must be that of the entry, and no later batch may have a larger timestamp.
-            if header[8] > timestamp or (at == position and timestamp >= 0 and header[0] + header[6] != offset):
-                position = None
-                break
-            left -= 1
-            if not left:
-                left = HEADERS_PER_SLICE
-                yield None
-        if position is None or (timestamp >= 0 and self.header_at(position)[8] != timestamp):
-            raise Corruption(
-                f"{self.time_index.path}: the last entry does not point to the batch with the largest timestamp"
-            )
-        return timestamp, offset
 
     def _find_max_timestamp(self) -> None:
         """Find the largest timestamp after a truncation, starting at the last entry of the time index."""

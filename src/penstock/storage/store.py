@@ -92,6 +92,11 @@ class LogStore(StoreCheckpoints):
         # Folders of deleted partitions, each with the time when it may be removed.
         self._pending_removals: list[tuple[int, str]] = []
         self._syncing_names = self._names_changed = self._has_unopened = False
+        self._log_checkpoints = LogCheckpoints(
+            start_moved=self.log_starts.moved,
+            when_start_saved=self.log_starts.when_saved,
+            truncating=self._truncating,
+        )
         directory.failed_before = self._disk.exists(self._path(SYNC_FAILED))
         directory.on_failure = self._failed
         journal.on_failure = directory.fail
@@ -293,13 +298,7 @@ class LogStore(StoreCheckpoints):
                 topic_partition, log.damaged_from, log.end_offset - 1, log.damage,
             )  # fmt: skip
         log.compaction.load(self.clean_offsets.found(topic_partition))
-        log.use_checkpoints(
-            LogCheckpoints(
-                start_moved=self.log_starts.moved,
-                when_start_saved=self.log_starts.when_saved,
-                truncating=partial(self._truncating, topic_partition),
-            )
-        )
+        log.use_checkpoints(self._log_checkpoints)
         self.logs[topic_partition] = log
 
     def _record_holding(self, log: Log, holding: Holding, *, is_new: bool, is_lost: bool) -> None:
@@ -338,7 +337,7 @@ class LogStore(StoreCheckpoints):
         with suppress(OSError):
             self._held.note((topic_id, topic_partition.partition), Holding.UNKNOWN)
         self._unsynced_folders -= {log}
-        self._forget_point(topic_partition)
+        self.recovery_points.forget(topic_partition)
         self.log_starts.forget(topic_partition)
         self.clean_offsets.forget(topic_partition)
         self._forget_mark(topic_partition)
@@ -392,7 +391,7 @@ class LogStore(StoreCheckpoints):
         # The new log is recorded as held with its first batch.
         self._held.note((log.topic_id, topic_partition.partition), Holding.UNKNOWN)
         self._unsynced_folders.discard(log)
-        self._forget_point(topic_partition)
+        self.recovery_points.forget(topic_partition)
         # If the table of partitions were missing, a high watermark would mean that the folder is lost.
         self._forget_mark(topic_partition)
         self.log_starts.forget(topic_partition)
@@ -462,8 +461,8 @@ class LogStore(StoreCheckpoints):
         finally:
             if self._probe is not None:
                 self._probe.stop()
-            self.log_starts.stop()
-            self.clean_offsets.stop()
+            for saved in (self.recovery_points, self.log_starts, self.clean_offsets):
+                saved.stop()
             self.logs.clear()
             self._held.close()
             self._lock.release()

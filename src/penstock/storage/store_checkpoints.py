@@ -13,6 +13,7 @@ from uuid import UUID
 from penstock.config.settings import TopicSettings
 from penstock.model.errors import StorageError
 from penstock.model.ids import TopicPartition
+from penstock.model.job import Job, finish
 from penstock.ports.disk import Disk
 from penstock.storage.checkpoint import (
     CLEAN_OFFSETS,
@@ -33,6 +34,7 @@ from penstock.storage.saved_offsets import SavedOffsets
 
 # Recovery scans what was synced since the last checkpoint; this much takes a tenth of a second.
 UNCHECKED_SIZE_MAX: Final = 256 * 1024 * 1024
+LOGS_PER_SLICE: Final = 200
 
 
 def make_durable(disk: Disk, folder: str) -> None:
@@ -57,8 +59,9 @@ class StoreCheckpoints:
         self.folder = directory.path
         self.logs: dict[TopicPartition, Log] = {}
         self._disk = directory.disk
-        # As last written; logs that are not open keep the values that were read at startup.
-        self._recovery_points = read_offsets(self._disk, self._path(RECOVERY_POINTS))
+        # As of the last checkpoint; logs that are not open keep the values that were read at startup.
+        self.recovery_points = SavedOffsets(self._disk, self.folder, RECOVERY_POINTS, dict, directory.with_reserve)
+        self._is_gathering = False
         self.log_starts = SavedOffsets(
             self._disk,
             self.folder,
@@ -78,8 +81,8 @@ class StoreCheckpoints:
         self.high_watermarks: dict[TopicPartition, int] = read_offsets(self._disk, self._path(HIGH_WATERMARKS))
         # The size of each active segment at the last checkpoint of its recovery point.
         self._checked_sizes: dict[TopicPartition, int] = {}
-        # Deleted partitions whose high watermark or recovery point may still be on disk.
-        self._deleted_marks, self._deleted_points = set[TopicPartition](), set[TopicPartition]()
+        # Deleted partitions whose high watermark may still be on disk.
+        self._deleted_marks = set[TopicPartition]()
         self._held = HeldPartitions(self._disk, self.folder)
         # Logs whose folder names a power failure could still undo.
         self._unsynced_folders: set[Log] = set()
@@ -88,7 +91,7 @@ class StoreCheckpoints:
 
     def _known(self, topic_partition: TopicPartition, settings: TopicSettings, *, held: bool) -> LogExpectations:
         return LogExpectations(
-            recovery_point=self._recovery_points.get(topic_partition, 0),
+            recovery_point=self.recovery_points.found(topic_partition),
             log_start=self.log_starts.found(topic_partition),
             least_end=self._least_end(topic_partition, settings),
             held=held,
@@ -102,7 +105,7 @@ class StoreCheckpoints:
     def _is_lost(self, topic_partition: TopicPartition, holding: Holding, settings: TopicSettings) -> bool:
         """Return whether a partition without a folder had one. The table is in docs/internals/damage.md."""
         if self._held.is_new:
-            return bool(self._recovery_points.get(topic_partition) or self.high_watermarks.get(topic_partition))
+            return bool(self.recovery_points.found(topic_partition) or self.high_watermarks.get(topic_partition))
         if holding is Holding.CREATED:
             return self._is_same_boot and settings.flush_mode != "fsync"
         return holding is Holding.HELD
@@ -128,9 +131,7 @@ class StoreCheckpoints:
         """Durably remove the offsets of a deleted log with the same name as a new one. Raises StorageError."""
         self.log_starts.reset(topic_partition)
         self.clean_offsets.reset(topic_partition)
-        self._forget_point(topic_partition)
-        if topic_partition in self._deleted_points:
-            self._write_points(self._recovery_points)
+        self.recovery_points.reset(topic_partition)
         if topic_partition in self._deleted_marks or topic_partition in self.high_watermarks:
             left = {each: mark for each, mark in self.high_watermarks.items() if each != topic_partition}
             self.high_watermarks = self._write(HIGH_WATERMARKS, None, left)
@@ -140,10 +141,6 @@ class StoreCheckpoints:
         if topic_partition in self.high_watermarks:
             del self.high_watermarks[topic_partition]
             self._deleted_marks.add(topic_partition)
-
-    def _forget_point(self, topic_partition: TopicPartition) -> None:
-        if self._recovery_points.pop(topic_partition, None):
-            self._deleted_points.add(topic_partition)
 
     # The partition table
 
@@ -174,26 +171,46 @@ class StoreCheckpoints:
     # Checkpoints
 
     def checkpoint_recovery_points(self) -> None:
-        """Write the recovery points; leader epochs that are only in memory are written first."""
-        points = dict(self._recovery_points)
-        for topic_partition, log in self.logs.items():
-            if log.damage is not None:
-                continue
-            log.flusher.sync_indexes()
-            if log.recovery_point < points.get(topic_partition, 0) or log.save_epochs():
-                points[topic_partition] = log.recovery_point
-                self._checked_sizes[topic_partition] = log.segments.active.size
-        self._write_points(points)
+        """Write the recovery points before returning. Blocks, so for cold paths only. Raises StorageError."""
+        finish(self._gather_recovery_points())
+        self.recovery_points.save_now()
         try:
             self._held.sync()
         except OSError as error:
             self.directory.fail(error)
             raise StorageError(f"{self.folder}: {error}") from error
 
-    def _write_points(self, points: Mapping[TopicPartition, int]) -> None:
-        old = None if self._deleted_points else self._recovery_points
-        self._recovery_points = self._write(RECOVERY_POINTS, old, points)
-        self._deleted_points.clear()
+    def checkpoint_recovery_points_later(self) -> None:
+        """Write the recovery points in slices and off the event loop. A failed write is tried again with the next."""
+        if not self._is_gathering:
+            self._is_gathering = True
+            self.directory.run(self._gather_recovery_points(), self._gathered)
+
+    def _gathered(self, _: None, error: BaseException | None) -> None:
+        self._is_gathering = False
+        if error is None and self.directory.failure is None:
+            self.recovery_points.moved()
+            try:
+                self._held.sync()
+            except OSError as failure:
+                self.directory.fail(failure)
+
+    def _gather_recovery_points(self) -> Job[None]:
+        """Take the recovery points of all logs; leader epochs that are only in memory are written first.
+
+        A log may be truncated between two slices or while the points are written: `_truncating` lowers its point.
+        """
+        saved = self.recovery_points
+        for count, log in enumerate(list(self.logs.values()), 1):
+            if count % LOGS_PER_SLICE == 0:
+                yield None
+            topic_partition = log.topic_partition
+            if log.damage is not None or self.logs.get(topic_partition) is not log:
+                continue
+            log.flusher.sync_indexes()
+            if log.recovery_point < saved.found(topic_partition) or log.save_epochs():
+                saved.keep({topic_partition: log.recovery_point})
+                self._checked_sizes[topic_partition] = log.segments.active.size
 
     def checkpoint_log_starts(self) -> None:
         """Write the log start offsets before returning."""
@@ -203,11 +220,27 @@ class StoreCheckpoints:
         """Lower the checkpoints of a log before it is truncated: after a crash, none may lie beyond its end."""
         log = self.logs.get(topic_partition)
         is_damaged = log is not None and log.damage is not None
-        if self._recovery_points.get(topic_partition, 0) > offset and not is_damaged:
-            self._write_points({**self._recovery_points, topic_partition: offset})
+        if not is_damaged:
+            if self.recovery_points.found(topic_partition) > offset:
+                self.recovery_points.keep({**self._points_at_marks(), topic_partition: offset})
+            self.recovery_points.lower(topic_partition, offset)
         self.clean_offsets.lower(topic_partition, offset)
         if self.high_watermarks.get(topic_partition, 0) > offset:
             self.high_watermarks = self._write(HIGH_WATERMARKS, None, {**self.high_watermarks, topic_partition: offset})
+
+    def _points_at_marks(self) -> dict[TopicPartition, int]:
+        """Return lower recovery points for logs that may be truncated soon, as long as recovery scans no more for it.
+
+        A replica that gets another leader is truncated at its high watermark or later, usually together with many
+        others. After this write none of them needs one of its own.
+        """
+        lowered = {}
+        for topic_partition, point in self.recovery_points.items():
+            mark = self.high_watermarks.get(topic_partition)
+            log = self.logs.get(topic_partition)
+            if mark is not None and mark < point and log is not None and log.damage is None:
+                lowered[topic_partition] = min(point, max(mark, log.segments.active.base_offset))
+        return lowered
 
     def checkpoint_high_watermarks(self, marks: Mapping[TopicPartition, int]) -> None:
         """Write lower bounds of the high watermarks, without a sync: a file that fails its checks is ignored."""
@@ -220,16 +253,17 @@ class StoreCheckpoints:
             self._deleted_marks |= self.high_watermarks.keys() - marks.keys()
         self.high_watermarks = dict(marks)
 
-    def checkpoint_is_due(self) -> bool:
-        """Return whether recovery after a crash would scan a closed segment, or much of the active ones."""
-        points = self._recovery_points
-        unchecked = 0
-        for topic_partition, log in self.logs.items():
-            if log.segments.active.base_offset > points.get(topic_partition, 0):
-                return True
-            if log.offsets.flushed > points.get(topic_partition, 0):
-                unchecked += log.segments.active.size - self._checked_sizes.get(topic_partition, 0)
-        return unchecked > UNCHECKED_SIZE_MAX
+    def unchecked_size(self, log: Log) -> int:
+        """Return how much more recovery would scan after a crash than after a checkpoint: if the sum over some logs
+        exceeds `UNCHECKED_SIZE_MAX`, a checkpoint is due. A closed segment alone makes one due.
+        """
+        topic_partition = log.topic_partition
+        point = self.recovery_points.found(topic_partition)
+        if log.segments.active.base_offset > point:
+            return UNCHECKED_SIZE_MAX + 1
+        if log.offsets.flushed > point:
+            return log.segments.active.size - self._checked_sizes.get(topic_partition, 0)
+        return 0
 
     def _write(
         self, name: str, old: Mapping[TopicPartition, int] | None, new: Mapping[TopicPartition, int]

@@ -229,7 +229,7 @@ def _prepare_truncation(log: Log, offset: int, *, recovery_point: int, keeps: in
     log.flusher.forget(from_offset=keeps)
     log.offsets.mark_unflushed_from(recovery_point)
     log.compaction.truncate(offset)
-    log.checkpoints.truncating(min(offset, recovery_point))
+    log.checkpoints.truncating(log.topic_partition, min(offset, recovery_point))
     aborted.remove_checkpoint(log.directory.disk, log.folder)
 
 

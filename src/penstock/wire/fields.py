@@ -130,14 +130,14 @@ def _read_bytes(reader: Reader) -> bytes:
 
 # A replay repeats the same few directories and topics, and creating a UUID is slow.
 @lru_cache(maxsize=1024)
-def _uuid(data: bytes) -> UUID:
+def uuid_of(data: bytes) -> UUID:
     return UUID(bytes=data)
 
 
 STRING = Kind(_write_string, _read_string)
 NULLABLE_STRING = Kind(_write_string, _read_nullable_string)
 BYTES = Kind(_write_bytes, _read_bytes)
-UUID_ = Kind(lambda out, value: out.extend(value.bytes), lambda reader: _uuid(reader.take(16)))
+UUID_ = Kind(lambda out, value: out.extend(value.bytes), lambda reader: uuid_of(reader.take(16)))
 
 
 def array(element: Kind, *, nullable: bool = False) -> Kind:

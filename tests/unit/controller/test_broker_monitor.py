@@ -1,16 +1,18 @@
 """The monitor with a manual clock, a quorum that commits immediately, and scripted peers."""
 
 from collections.abc import AsyncIterator, Sequence
+from unittest import mock
 from uuid import UUID
 
 import pytest
 
 from penstock.client.interfaces import PeerGone, PeerUnavailable
 from penstock.config.settings import BrokerSettings
+from penstock.controller import broker_monitor
 from penstock.controller.broker_monitor import BrokerMonitor
 from penstock.controller.brokers import Registration
 from penstock.controller.controller import Controller
-from penstock.controller.heartbeats import Heartbeat
+from penstock.controller.heartbeats import Heartbeat, decide_heartbeat
 from penstock.metadata.image import Image
 from penstock.metadata.records import BrokerEndpoint, MetadataRecord
 from penstock.model.errors import DuplicateBrokerRegistration, NotController, StaleBrokerEpoch
@@ -194,6 +196,18 @@ async def test_a_broker_may_stop_when_all_others_know_the_new_leaders(world: Mon
     await world.beat(3)
     assert getattr(await world.beat(2, stop=True), "should_shut_down", None) is True
     assert world.fenced() == [2]
+
+
+async def test_a_heartbeat_that_changes_something_is_decided_once(
+    world: MonitoredCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for node_id in (1, 2, 3):
+        await world.beat(node_id)
+    decided = mock.Mock(side_effect=decide_heartbeat)
+    monkeypatch.setattr(broker_monitor, "decide_heartbeat", decided)
+    await world.beat(2, stop=True)
+    assert partition(world.quorum.image).leader == 1
+    assert decided.call_count == 1
 
 
 async def test_a_controller_that_was_delayed_fences_no_broker_for_it(world: MonitoredCluster) -> None:

@@ -1,8 +1,11 @@
 from dataclasses import replace
+from random import Random
+from unittest import mock
 from uuid import UUID
 
 import pytest
 
+from penstock.controller import brokers
 from penstock.controller.brokers import (
     Registration,
     check_broker_epoch,
@@ -10,14 +13,19 @@ from penstock.controller.brokers import (
     decide_registration,
     decide_unregistration,
 )
-from penstock.metadata.image import EMPTY, Image
+from penstock.controller.leaders import settle
+from penstock.metadata.image import EMPTY, Image, PartitionImage, TopicImage
 from penstock.metadata.records import (
     LOST_DIRECTORY,
     BrokerEndpoint,
     BrokerFeature,
     ConfigRecord,
     FeatureLevelRecord,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
     RegisterBrokerRecord,
+    TopicRecord,
 )
 from penstock.model.errors import (
     BrokerIdNotRegistered,
@@ -160,6 +168,62 @@ def test_a_fenced_broker_leaves_every_isr_in_one_batch_with_the_new_leaders() ->
     assert after.brokers[NodeId(1)].fenced
     assert (partition(after).leader, partition(after).isr) == (2, node_ids(2, 3))
     assert not decide_fencing(after, NodeId(1), epoch=1, rules=LEADER_RULES).reply
+
+
+def with_many(image: Image, random: Random, *, topics: int = 5, each: int = 200) -> Image:
+    """Return the image with many partitions in few states, and with epochs of their own."""
+    records: list[MetadataRecord] = []
+    for number in range(topics):
+        topic_id = UUID(int=1000 + number)
+        records.append(TopicRecord(name=f"many-{number}", topic_id=topic_id))
+        if number == 1:
+            change = ConfigRecord(
+                resource_type=2, resource_name=f"many-{number}", name="min.insync.replicas", value="2"
+            )
+            records.append(change)
+        for index in range(each):
+            replicas = tuple(random.sample((1, 2, 3), random.choice((1, 3))))
+            isr = replicas[: random.choice((1, len(replicas)))]
+            records.append(
+                PartitionRecord(
+                    partition_id=index,
+                    topic_id=topic_id,
+                    replicas=replicas,
+                    isr=isr,
+                    leader=random.choice((isr[0], NO_NODE)),
+                    leader_epoch=random.randrange(100),
+                    partition_epoch=random.randrange(100),
+                    directories=tuple(directory(node_id) for node_id in replicas),
+                )
+            )
+    return apply(image, records)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_partitions_in_the_same_state_take_one_decision_with_the_same_outcome_as_alone(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = with_many(THREE, Random(seed))
+    settled = mock.Mock(side_effect=settle)
+    monkeypatch.setattr(brokers, "settle", settled)
+    together = brokers.remove_from_isrs(image, NodeId(1), LEADER_RULES)
+    assert len(together) > 300
+    assert settled.call_count < 100
+    alone = [
+        record
+        for topic in image.topics.values()
+        for index, each in enumerate(topic.partitions)
+        for record in brokers.remove_from_isrs(only(image, topic, index, each), NodeId(1), LEADER_RULES)
+    ]
+    assert [
+        replace(record, partition_id=0) for record in together if isinstance(record, PartitionChangeRecord)
+    ] == alone
+
+
+def only(image: Image, topic: TopicImage, index: int, partition: PartitionImage) -> Image:
+    """Return the image with one partition only, as number 0 of its topic."""
+    alone = replace(topic, partitions=(partition,))
+    return replace(image, topics={topic.name: alone}, topics_by_id={topic.id: alone})
 
 
 def test_only_the_process_with_the_given_epoch_is_fenced() -> None:

@@ -1,4 +1,6 @@
+from dataclasses import replace
 from random import Random
+from typing import Any, NoReturn
 from uuid import UUID
 
 import pytest
@@ -185,6 +187,23 @@ def test_a_name_that_metrics_would_confuse_with_another_is_refused() -> None:
         17,
         "Topic 'a_b.c' collides with existing topic: a.b_c",
     )
+
+
+@pytest.mark.parametrize("name", ["a.b", "a.b.c.d.e.f", "a.b_c.d_e.f_g.h", "..a__"])
+def test_names_collide_if_they_differ_only_in_dots_and_underscores(name: str) -> None:
+    other = name.translate(str.maketrans("._", "_."))
+    _, message = refusal(with_topic(ONE, name), NewTopic(name=TopicName(other)))
+    assert message == f"Topic '{other}' collides with existing topic: {name}"
+
+
+def test_a_new_topic_does_not_visit_the_existing_ones() -> None:
+    class Topics(dict[TopicName, Any]):
+        def __iter__(self) -> NoReturn:
+            raise AssertionError("all topics are visited")
+
+    image = with_topic(ONE, "a.b")
+    decision = decide_create(replace(image, topics=Topics(image.topics)), [NewTopic(name=TopicName("a.c_d"))], rules())
+    assert isinstance(decision.reply[0], CreatedTopic)
 
 
 def test_partitions_of_one_assignment_must_agree_on_their_number_of_replicas() -> None:

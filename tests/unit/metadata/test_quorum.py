@@ -5,9 +5,11 @@ import errno
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from unittest import mock
 
 import pytest
 
+from penstock.metadata.checkpointer import SETTLE_S
 from penstock.metadata.delta import Delta
 from penstock.metadata.image import EMPTY, Image
 from penstock.metadata.records import (
@@ -16,6 +18,7 @@ from penstock.metadata.records import (
     PartitionChangeRecord,
     ProducerIdsRecord,
     RemoveTopicRecord,
+    decode,
 )
 from penstock.model.errors import Corruption, StartupError, StorageError
 from penstock.model.ids import LeaderEpoch, Offset, TopicName
@@ -254,6 +257,45 @@ async def test_checkpoints_are_written_by_size_and_old_log_is_deleted() -> None:
     await quorum.close()
     quorum = await open_quorum(disk)
     assert facts(quorum.image) == facts(image)
+    await quorum.close()
+
+
+async def test_a_start_replays_no_more_records_than_a_few_images_however_many_were_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("penstock.metadata.checkpointer.REPLAY_SIZE_LEAST", 1000)
+    disk, clock = SimDisk(), TestClock()
+    quorum = await open_quorum(disk, clock)
+    await quorum.commit(topic("orders", 1, partitions=100))
+    for _ in range(20):
+        # As if the only broker restarted: its partitions have no leader, then it leads them again.
+        for leader in (-1, 1):
+            await quorum.commit(
+                [PartitionChangeRecord(partition_id=each, topic_id=topic_id(1), leader=leader) for each in range(100)]
+            )
+            clock.advance(SETTLE_S)
+            await settle()
+    image = quorum.image
+    await quorum.close()
+    decoded = mock.Mock(side_effect=decode)
+    monkeypatch.setattr("penstock.metadata.replay.decode", decoded)
+    quorum = await open_quorum(disk)
+    assert facts(quorum.image) == facts(image)
+    assert decoded.call_count <= 400
+    await quorum.close()
+
+
+async def test_a_burst_of_changes_is_in_one_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.metadata.checkpointer.REPLAY_SIZE_LEAST", 1000)
+    disk, clock = SimDisk(), TestClock()
+    quorum = await open_quorum(disk, clock)
+    for number in range(1, 60):
+        await quorum.commit(topic(f"t{number}", number))
+        await settle()
+    assert not checkpoints(disk)
+    clock.advance(SETTLE_S)
+    await settle()
+    assert [name.partition("-")[0] for name in checkpoints(disk)] == [f"{quorum.image.offset + 1:020d}"]
     await quorum.close()
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 from dataclasses import replace
+from unittest import mock
 from uuid import UUID
 
 import pytest
@@ -215,3 +216,24 @@ def test_an_own_field_has_a_tag_that_others_skip(record: BrokerRegistrationChang
         Field("fenced", INT8, tag=0, default=0),
     )
     assert older.read(Reader(encoded, 3)) == replace(record, read_only=0)
+
+
+def test_the_fields_that_partitions_share_are_encoded_and_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = mock.Mock(side_effect=Layout.read)
+    write = mock.Mock(side_effect=Layout.write)
+    monkeypatch.setattr(Layout, "read", lambda *given: read(*given))
+    monkeypatch.setattr(Layout, "write", lambda *given: write(*given))
+    records = [
+        PartitionChangeRecord(partition_id=index, topic_id=UUID(int=index // 50), leader=77, isr=(77, 78))
+        for index in range(100)
+    ]
+    assert [decode(encode(record)) for record in records] == records
+    assert (write.call_count, read.call_count) == (1, 1)
+
+
+def test_a_partition_record_of_a_later_version_is_refused() -> None:
+    value = bytearray(encode(PartitionChangeRecord(partition_id=1, topic_id=UUID(int=1), leader=1)))
+    for version in (3, 0x80):
+        value[2] = version
+        with pytest.raises(Corruption, match="not supported"):
+            decode(bytes(value))

@@ -69,7 +69,8 @@ def test_an_image_is_read_back_from_its_checkpoint() -> None:
     disk = SimDisk()
     image = sample()
     name = write(disk, image)
-    assert load(disk, "/data", name) == Snapshot(image, 42)
+    size = len(disk.read_file(f"/data/{name}"))
+    assert load(disk, "/data", name) == Snapshot(image, 42, size=size)
     assert disk.list("/data") == [name]
 
 

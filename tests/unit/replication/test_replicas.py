@@ -5,6 +5,7 @@ import errno
 from collections.abc import Awaitable, Callable
 from itertools import pairwise
 from random import Random
+from unittest import mock
 from uuid import UUID
 
 import pytest
@@ -447,6 +448,23 @@ def test_a_partition_that_was_replaced_meanwhile_is_not_reopened() -> None:
         current = node.replicas.find(ORDERS, 0)
         node.replicas.reopen(gone)
         assert node.replicas.find(ORDERS, 0) is current
+
+    run(story)
+
+
+def test_a_sweep_skips_partitions_that_nobody_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(node: OneNode) -> None:
+        node.publish(*created(count=5))
+        await node.replicas.settled()
+        visited = mock.Mock()
+        monkeypatch.setattr("penstock.replication.waiting.Waiters.expire_produces", visited)
+        node.replicas._sweep()
+        assert not visited.called
+        partition = node.replicas.find(ORDERS, 3)
+        assert partition is not None
+        partition.wait_durable(WaitingProduce(1, node.clock.monotonic(), lambda code: None))
+        node.replicas._sweep()
+        assert visited.call_count == 1
 
     run(story)
 

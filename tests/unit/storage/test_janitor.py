@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from unittest import mock
 
 import pytest
 
@@ -8,6 +9,7 @@ from penstock.ports.clock import Timer
 from penstock.storage.janitor import TICK_S, Janitor
 from penstock.storage.log import Log
 from penstock.storage.store import LogStore
+from penstock.storage.store_checkpoints import UNCHECKED_SIZE_MAX
 from penstock_sim.disk import SimDisk
 from tests.unit.storage.support import NOW_MS, append, fill, idempotent, small_settings
 from tests.unit.storage.test_store import FIRST_ID, PARTITION, Ids, StillClock
@@ -129,25 +131,63 @@ def test_retention_deletes_no_young_records_after_a_clock_jump() -> None:
     assert log.start_offset == log.end_offset
 
 
-def test_work_on_every_log_is_not_repeated_in_every_slice_of_retention(monkeypatch: pytest.MonkeyPatch) -> None:
+def visits_of(house: House, monkeypatch: pytest.MonkeyPatch) -> list[Log]:
+    """Return a list of the logs that are visited from now on."""
+    visits: list[Log] = []
+
+    def unchecked_size(log: Log) -> int:
+        visits.append(log)
+        return 0
+
+    monkeypatch.setattr(house.store, "unchecked_size", unchecked_size)
+    return visits
+
+
+def test_visits_of_logs_are_not_repeated_in_every_slice_of_retention(monkeypatch: pytest.MonkeyPatch) -> None:
     house = House()
     for index in range(450):
         house.store.open(TopicPartition(TopicName("many"), PartitionIndex(index)), FIRST_ID, small_settings())
-    visits: list[int] = []
-
-    def is_due() -> bool:
-        visits.append(1)
-        return False
-
-    monkeypatch.setattr(house.store, "checkpoint_is_due", is_due)
+    visits = visits_of(house, monkeypatch)
     house.janitor.start()
     house.clock.now_ms += 30_000
     house.janitor.work()
     house.janitor.work()
-    assert len(visits) == 1
+    assert len(visits) == 450
     house.clock.now_ms += 1000
     house.janitor.work()
-    assert len(visits) == 2
+    assert len(visits) == 900
+
+
+def test_a_limited_number_of_logs_is_visited_every_second_and_each_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.storage.janitor.VISITS_PER_TICK", 100)
+    house = House()
+    for index in range(250):
+        house.store.open(TopicPartition(TopicName("many"), PartitionIndex(index)), FIRST_ID, small_settings())
+    visits = visits_of(house, monkeypatch)
+    house.janitor.start()
+    counts = []
+    for _ in range(3):
+        house.clock.now_ms += 1000
+        house.janitor.work()
+        counts.append(len(visits))
+    assert counts == [100, 200, 250]
+    assert len({*visits}) == 250
+
+
+def test_what_the_visited_logs_have_unchecked_makes_a_checkpoint_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.storage.janitor.VISITS_PER_TICK", 2)
+    house = House()
+    for index in range(4):
+        house.store.open(TopicPartition(TopicName("many"), PartitionIndex(index)), FIRST_ID, small_settings())
+    monkeypatch.setattr(house.store, "unchecked_size", lambda log: UNCHECKED_SIZE_MAX // 3)
+    saved = mock.Mock()
+    monkeypatch.setattr(house.store, "checkpoint_recovery_points_later", saved)
+    house.janitor.start()
+    house.janitor.work()
+    assert not saved.called
+    house.clock.now_ms += 1000
+    house.janitor.work()
+    assert saved.call_count == 1
 
 
 def test_a_round_ends_when_its_time_is_over_and_continues_in_the_next() -> None:

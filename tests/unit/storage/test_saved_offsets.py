@@ -184,3 +184,17 @@ def test_a_sync_that_ends_after_the_stop_reports_nothing() -> None:
     logs.kept.stop()
     assert logs.finish_all() > 0
     assert logs.told == []
+
+
+@pytest.mark.parametrize("finished", [0, 1, 2])
+def test_a_lower_offset_counts_as_written_when_its_name_is_durable(finished: int) -> None:
+    # Until then a power failure restores the old file, with the higher offset.
+    logs = Logs()
+    logs.move(0, 9)
+    logs.finish_all()
+    logs.move(0, 5)
+    for _ in range(finished):
+        logs.disk.finish_sync()
+    logs.starts[topic_partition(0)] = 5
+    logs.kept.lower(topic_partition(0), 7)
+    assert logs.after_power_loss()[topic_partition(0)] <= 7

@@ -1,7 +1,7 @@
 import pytest
 
 from penstock.model.job import finish
-from penstock.storage import segment
+from penstock.storage import index_builder, segment
 from penstock.storage.log import Log
 from penstock.storage.scan import BadBatch
 from penstock.storage.segment import BOUNDARIES_MAX
@@ -127,7 +127,7 @@ def test_the_largest_timestamp_is_found_without_indexes() -> None:
 
 
 def test_a_search_for_the_largest_timestamp_runs_in_slices_beside_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment, "HEADERS_PER_SLICE", 1)
+    monkeypatch.setattr(index_builder, "HEADERS_PER_SLICE", 1)
     disk = SimDisk()
     log = open_log(disk, segment_bytes=1 << 20, index_interval_bytes=1 << 20)
     fill(log, [2] * 20)

@@ -1,17 +1,22 @@
 import errno
 from collections.abc import Callable
+from itertools import islice
 from random import Random
 from types import SimpleNamespace
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from penstock.model.errors import StartupError, StorageError
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
+from penstock.model.job import Job
 from penstock.ports.clock import Timer
+from penstock.storage.checkpoint import read_offsets
 from penstock.storage.meta_properties import encode_uuid
 from penstock.storage.partition_folder import parse_folder
 from penstock.storage.store import LogStore
+from penstock.storage.store_checkpoints import UNCHECKED_SIZE_MAX
 from penstock_sim.disk import SimDisk
 from tests.unit.storage.support import NOW_MS, append, batch, fill, small_settings, stored
 
@@ -336,11 +341,11 @@ def test_a_checkpoint_is_due_when_a_crash_would_scan_more_than_the_active_segmen
     store = load(SimDisk())
     log = store.open(PARTITION, FIRST_ID, small_settings())
     append(log, batch())
-    assert not store.checkpoint_is_due()
+    assert store.unchecked_size(log) == log.size
     log.roll()
-    assert store.checkpoint_is_due()
+    assert store.unchecked_size(log) > UNCHECKED_SIZE_MAX
     store.checkpoint_recovery_points()
-    assert not store.checkpoint_is_due()
+    assert store.unchecked_size(log) == 0
 
 
 def test_a_checkpoint_that_cannot_be_written_is_a_storage_error() -> None:
@@ -725,6 +730,7 @@ def test_a_deleted_folder_that_cannot_be_removed_is_removed_later() -> None:
     assert not any(name.endswith("-delete") for name in disk.list("/data"))
 
 
+POINTS = "/data/recovery-point-offset-checkpoint"
 MANY = [TopicPartition(TopicName("many"), PartitionIndex(index)) for index in range(20)]
 
 
@@ -775,6 +781,103 @@ def test_a_start_after_a_kill_makes_many_logs_durable_with_few_syncs() -> None:
     assert all(final.open(each, FIRST_ID, small_settings()).end_offset == 61 for each in MANY)
 
 
+def test_many_logs_that_are_truncated_together_share_a_write_of_their_recovery_points() -> None:
+    disk = SimDisk()
+    store = write_many(disk)
+    store.checkpoint_high_watermarks(dict.fromkeys(MANY, 55))
+    store.checkpoint_recovery_points()
+    begin = len(disk.trace)
+    for each in MANY:
+        assert store.logs[each].segments.active.base_offset < 56
+        store.logs[each].truncate_to(56)
+    written = [path for kind, path in disk.trace[begin:] if kind == "rename" and "recovery-point" in path]
+    assert len(written) == 1
+    disk.crash(kept=0.0)
+    again = load(disk)
+    for each in MANY:
+        log = again.open(each, FIRST_ID, small_settings())
+        assert (log.damage, log.end_offset, log.recovery_notes) == (None, 56, [])
+
+
+def with_jobs(store: LogStore) -> list[Job[Any]]:
+    """Return the list of the jobs that the store begins from now on; they do not run by themselves."""
+    jobs: list[Job[Any]] = []
+
+    def run(job: Job[Any], done: Callable[[Any, BaseException | None], None]) -> None:
+        def steps() -> Job[None]:
+            yield from job
+            done(None, None)
+
+        jobs.append(steps())
+
+    store.directory.run = run
+    return jobs
+
+
+def test_recovery_points_are_collected_in_slices_and_synced_off_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.storage.store_checkpoints.LOGS_PER_SLICE", 6)
+    disk = SimDisk()
+    store = write_many(disk)
+    jobs = with_jobs(store)
+    begin = len(disk.trace)
+    disk.syncs_at_once = False
+    store.checkpoint_recovery_points_later()
+    store.checkpoint_recovery_points_later()
+    (job,) = jobs
+    assert len(list(job)) == len(MANY) // 6
+    assert syncs_since(disk, begin) == 0
+    while disk.finish_sync():
+        pass
+    assert read_offsets(disk, POINTS) == {each: store.logs[each].recovery_point for each in MANY}
+
+
+@pytest.mark.parametrize("kept", [0.0, 1.0])
+@pytest.mark.parametrize("synced", range(3))
+@pytest.mark.parametrize("slices", [1, None])
+def test_a_log_that_is_truncated_during_a_checkpoint_is_not_damaged_after_a_power_failure(
+    slices: int | None, synced: int, kept: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.storage.store_checkpoints.LOGS_PER_SLICE", 6)
+    disk = SimDisk()
+    store = write_many(disk)
+    jobs = with_jobs(store)
+    disk.syncs_at_once = False
+    store.checkpoint_recovery_points_later()
+    for _ in islice(jobs[0], slices):
+        pass
+    for _ in range(synced):
+        disk.finish_sync()
+    for each in (MANY[0], MANY[-1]):
+        store.logs[each].truncate_to(40)
+    for _ in jobs[0]:
+        pass
+    while kept and disk.finish_sync():
+        pass
+    disk.crash(kept=kept)
+    disk.syncs_at_once = True
+    again = load(disk)
+    for each in MANY:
+        log = again.open(each, FIRST_ID, small_settings())
+        assert (log.damage, log.end_offset) == (None, 40 if each in (MANY[0], MANY[-1]) else 60)
+
+
+def test_recovery_points_are_not_lowered_for_others_if_recovery_would_scan_more_or_the_log_is_damaged() -> None:
+    disk = SimDisk()
+    store = write_many(disk)
+    rolled, damaged, single, truncated = MANY[:4]
+    store.logs[rolled].roll()
+    append(store.logs[rolled], batch(3))
+    store.checkpoint_high_watermarks({rolled: 10, damaged: 55, truncated: 55})
+    store.checkpoint_recovery_points()
+    before = read_offsets(disk, POINTS)
+    store.logs[damaged].quarantine.begin(58, "unreadable")
+    store.logs[truncated].truncate_to(57)
+    after = read_offsets(disk, POINTS)
+    assert after[truncated] <= 57
+    assert after[rolled] == store.logs[rolled].segments.active.base_offset == 60
+    assert (after[damaged], after[single]) == (before[damaged], before[single])
+
+
 def test_a_failed_sync_of_the_volume_takes_the_folder_offline() -> None:
     disk = SimDisk()
     write_many(disk)
@@ -804,3 +907,18 @@ def test_a_log_that_recovery_changes_is_synced_itself() -> None:
     for each in MANY:
         log = final.open(each, FIRST_ID, small_settings())
         assert (log.end_offset, log.damage, log.recovery_notes) == (60, None, [])
+
+
+def test_logs_share_what_is_the_same_for_all_of_them() -> None:
+    # Each object that a log has of its own takes a megabyte per ten thousand logs and hundred bytes.
+    store = load(SimDisk())
+    logs = [store.open(each, FIRST_ID, small_settings()) for each in MANY[:2]]
+    for log in logs:
+        append(log, batch())
+    first, second = (log.segments.active for log in logs)
+    assert logs[0].checkpoints is logs[1].checkpoints
+    assert first.txn_index.last_offsets is second.txn_index.last_offsets
+    assert first.offset_index.positions is second.offset_index.positions
+    fill(logs[0], [1] * 10)
+    assert len(first.offset_index) > 0
+    assert len(second.offset_index) == 0

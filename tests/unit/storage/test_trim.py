@@ -187,7 +187,7 @@ def test_the_recovery_point_is_lowered_before_a_truncation() -> None:
     log = open_log(SimDisk())
     fill(log, [3] * 20)
     seen: list[tuple[int, int]] = []
-    log.use_checkpoints(LogCheckpoints(truncating=lambda _: seen.append((log.recovery_point, log.size))))
+    log.use_checkpoints(LogCheckpoints(truncating=lambda *_: seen.append((log.recovery_point, log.size))))
     size = log.size
     log.truncate_to(6)
     assert seen == [(6, size)]
@@ -226,7 +226,7 @@ def test_segments_stay_if_the_log_start_cannot_be_saved() -> None:
     fill(log, [3] * 40)
     waiting: list[Callable[[OSError | None], None]] = []
     log.use_checkpoints(
-        LogCheckpoints(start_moved=lambda: None, when_start_saved=waiting.append, truncating=lambda offset: None)
+        LogCheckpoints(start_moved=lambda: None, when_start_saved=waiting.append, truncating=lambda *_: None)
     )
     count = len(log.segments)
     log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS)
@@ -242,7 +242,7 @@ def test_damaged_segments_are_not_removed_with_those_before_them() -> None:
     fill(log, [3] * 40)
     waiting: list[Callable[[OSError | None], None]] = []
     log.use_checkpoints(
-        LogCheckpoints(start_moved=lambda: None, when_start_saved=waiting.append, truncating=lambda offset: None)
+        LogCheckpoints(start_moved=lambda: None, when_start_saved=waiting.append, truncating=lambda *_: None)
     )
     log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS)
     log.quarantine.begin(log.segments.bases[1], "rot")
