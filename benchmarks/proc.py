@@ -14,6 +14,14 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
+def proportional_memory_mb(pid: int) -> float:
+    """Return the resident memory, where a page that n processes share counts as 1/n of a page in each."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
 def memory_mb(pid: int) -> float:
     """Return the resident memory."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():

@@ -2,15 +2,12 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Final
 from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import FileResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
-from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from penstock_console.api import Api
@@ -19,12 +16,12 @@ from penstock_console.errors import not_found
 from penstock_console.guard import Guard
 from penstock_console.json_content import respond
 from penstock_console.settings import ConsoleSettings
-
-STATIC: Final = Path(__file__).parent / "static"
+from penstock_console.static_files import StaticFiles
 
 
 def build_app(settings: ConsoleSettings) -> ASGIApp:
     console = Console(settings)
+    files = StaticFiles()
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -38,10 +35,10 @@ def build_app(settings: ConsoleSettings) -> ASGIApp:
         if len(settings.clusters) == 1:
             (name,) = settings.clusters
             return RedirectResponse(f"/c/{quote(name, safe='')}/", status_code=302)
-        return FileResponse(STATIC / "index.html")
+        return files.page()
 
     async def page(request: Request) -> Response:
-        return FileResponse(STATIC / "index.html")
+        return files.page()
 
     async def missing(request: Request, error: Exception) -> Response:
         found = not_found("There is no such page.", hint="Begin at /.")
@@ -50,7 +47,7 @@ def build_app(settings: ConsoleSettings) -> ASGIApp:
     routes = [
         Route("/", home),
         Mount("/api", Api(console)),
-        Mount("/static", StaticFiles(directory=STATIC)),
+        Mount("/static", files),
         Route("/c/{path:path}", page),
     ]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: missing})

@@ -40,6 +40,7 @@ class Cached(Generic[T]):
         self._is_refreshing = False
 
     def get(self, *, fresh_s: float = FRESH_S) -> T:
+        """Return the value; one that is costly to read may be older than `fresh_s`."""
         value, age = self._value, time.monotonic() - self._read_at
         if value is not None and age < max(fresh_s, 5 * self._cost_s):
             return value
@@ -47,6 +48,12 @@ class Cached(Generic[T]):
             self._refresh_later()
             return value
         return self._refresh(fresh_s)
+
+    def get_fresh(self, fresh_s: float) -> T:
+        """Return a value that is at most this old, however long it takes to read."""
+        value = self._value
+        is_fresh = value is not None and time.monotonic() - self._read_at < fresh_s
+        return value if is_fresh and value is not None else self._refresh(fresh_s)
 
     def forget(self) -> None:
         """Read again at the next use, because the cluster was changed."""
@@ -140,7 +147,8 @@ class ClusterAccess:
         self.on_close: list[Callable[[], None]] = []
         """What to call when the user logs out or the console stops."""
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="refresh")
-        self._metadata = self.cached(lambda: read_metadata(connection))
+        self._response = self.cached(lambda: read_metadata_response(connection))
+        self._metadata = self.cached(lambda: parse_metadata(self._response.get_fresh(FRESH_S)))
         self._ends = self.cached(lambda: self._read(read_ends))
         self._groups = self.cached(lambda: self._read(read_groups))
         self._state: Cached[Any] | None = None
@@ -190,12 +198,14 @@ class ClusterAccess:
 
     def changed(self) -> None:
         """Read everything again at the next use."""
-        for each in (self._metadata, self._ends, self._groups, self._state):
+        for each in (self._response, self._metadata, self._ends, self._groups, self._state):
             if each is not None:
                 each.forget()
 
     def _read(self, read: "Callable[[ClusterClient], T]") -> T:
         with self.open() as cluster:
+            # The metadata of 10,000 topics costs more than all else that is read, so the reads of a moment share it.
+            cluster.metadata = self._response.get_fresh(FRESH_S).content
             return read(cluster)
 
     def close(self) -> None:
@@ -206,17 +216,28 @@ class ClusterAccess:
             close()
 
 
-def read_metadata(connection: Connection) -> Metadata:
+class MetadataResponse(NamedTuple):
+    """The Metadata response with all topics."""
+
+    as_of_ms: int
+    content: Any
+
+
+def read_metadata_response(connection: Connection) -> MetadataResponse:
     from penstock.actions.cluster_client import open_cluster
 
     with open_cluster(connection) as cluster:
-        found = cluster.metadata
-        return Metadata(
-            as_of_ms=int(time.time() * 1000),
-            cluster_id=found.cluster_id or "",
-            brokers=tuple(cluster.brokers),
-            topics={str(topic.name): _topic(topic) for topic in cluster.topics},
-        )
+        return MetadataResponse(int(time.time() * 1000), cluster.metadata)
+
+
+def parse_metadata(found: MetadataResponse) -> Metadata:
+    response = found.content
+    return Metadata(
+        as_of_ms=found.as_of_ms,
+        cluster_id=response.cluster_id or "",
+        brokers=tuple(sorted(broker.node_id for broker in response.brokers)),
+        topics={str(topic.name): _topic(topic) for topic in sorted(response.topics, key=lambda topic: str(topic.name))},
+    )
 
 
 def _topic(topic: Any) -> Topic:

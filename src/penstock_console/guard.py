@@ -6,7 +6,7 @@ without the session's token, bodies that are too large, and changes of a read-on
 
 import ipaddress
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 from urllib.parse import unquote
 
@@ -53,7 +53,7 @@ class Guard:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *_response_headers(is_api)]
+                message["headers"] = [*message["headers"], *_response_headers(message["headers"], is_api)]
             await send(message)
 
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
@@ -153,6 +153,7 @@ def _cookie(headers: Mapping[str, str]) -> str | None:
     return None
 
 
-def _response_headers(is_api: bool) -> list[tuple[bytes, bytes]]:
-    caching = {"cache-control": "no-store" if is_api else "no-cache"}
+def _response_headers(given: Iterable[tuple[bytes, bytes]], is_api: bool) -> list[tuple[bytes, bytes]]:
+    is_kept = not is_api and any(name == b"cache-control" for name, _ in given)
+    caching = {} if is_kept else {"cache-control": "no-store" if is_api else "no-cache"}
     return [(name.encode(), value.encode()) for name, value in {**HEADERS, **caching}.items()]

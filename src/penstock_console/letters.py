@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.actions.dead_letters.dead_letter import DeadLetter, Filter, parse_dead_letter
 from penstock.actions.errors import ActionError
 from penstock_console.log_reader import Log, Offsets, open_log, read_range
-from penstock_console.pages.topics import DEAD_LETTER_SUFFIX, find_topic
+from penstock_console.lookup import DEAD_LETTER_SUFFIX, find_topic
 
 if TYPE_CHECKING:
     from penstock_console.clusters import ClusterAccess

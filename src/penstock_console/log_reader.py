@@ -21,7 +21,7 @@ from penstock_client.connect import ConnectionOptions, connection_options
 from penstock_client.offsets import Range
 from penstock_client.protocol.cluster import EARLIEST, LATEST
 from penstock_console.errors import bad_request
-from penstock_console.pages.topics import find_topic
+from penstock_console.lookup import find_topic
 
 if TYPE_CHECKING:
     from penstock.arrow import Records

@@ -94,6 +94,8 @@ class Sampler:
         access = self._access
         ends = access.ends(fresh_s=0.5)
         groups = access.groups(fresh_s=0.5)
+        # Keeps it in the cache: otherwise the first page after a pause would wait for all topics of the cluster.
+        access.metadata()
         history = access.history
         followed = {place for group in groups.values() for place in group.committed}
         history.add_ends(ends.at_ms, {place: ends.latest[place] for place in followed if place in ends.latest})

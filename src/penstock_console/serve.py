@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import socket
+import sys
 from collections.abc import Callable
 from typing import Final
 
@@ -15,11 +16,15 @@ from penstock_console.settings import ConsoleSettings
 
 SHUTDOWN_S: Final = 2
 CONNECTIONS_MAX: Final = 300
+SWITCH_S: Final = 0.001
 
 
 def serve(settings: ConsoleSettings, *, ready: Callable[[str], None]) -> None:
     """Serve until SIGTERM or SIGINT; call `ready` with the address when browsers can connect."""
     listener = listen(settings.host, settings.port)
+    # Threads that read a large cluster compute for tenths of a second, and with the default of 5 ms every step of the
+    # event loop would wait as long for its turn.
+    sys.setswitchinterval(SWITCH_S)
     try:
         asyncio.run(_run(settings, listener, ready))
     finally:

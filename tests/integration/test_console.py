@@ -156,6 +156,17 @@ def test_a_broker_starts_its_console_and_stops_it(tmp_path: Path) -> None:
     eventually(lambda: not _answers(browser))
 
 
+def test_a_broker_names_the_used_port_of_its_console_and_runs_without_it(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    with socket.create_server(("127.0.0.1", 0)) as used:
+        taken = used.getsockname()[1]
+        words = ("start", "--data", str(tmp_path), "--port", str(port), "--console", "--console-port", str(taken))
+        pattern = r"the broker runs without its console: cannot listen on 127.0.0.1:(\d+); pass another --console-port"
+        with command(*words, pattern=pattern) as (browser, _):
+            assert browser.port == taken
+            assert AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"}).list_topics(timeout=60).brokers
+
+
 def _answers(browser: Browser) -> bool:
     try:
         return browser.get("/api/session").status == 200

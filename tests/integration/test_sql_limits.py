@@ -107,6 +107,13 @@ def test_the_next_query_uses_the_same_process(bootstrap: str) -> None:
     assert len(used) == 1
 
 
+def test_a_process_of_queries_does_not_load_pandas(bootstrap: str) -> None:
+    assert query("SELECT value FROM topic('orders')", bootstrap=bootstrap).rows == [("x",)]
+    (child,) = children_of(os.getpid())
+    mapped = Path(f"/proc/{child}/maps").read_text()
+    assert "/pyarrow/" in mapped and "/pandas/" not in mapped
+
+
 def test_a_query_that_ignores_interrupts_is_killed_at_the_deadline(bootstrap: str) -> None:
     with pytest.raises(QueryError, match=r"ran for more than 1 s: .* increase --timeout"):
         query(f"SELECT {HOURS} FROM topic('orders')", bootstrap=bootstrap, timeout_s=1)
@@ -215,6 +222,8 @@ def test_a_process_is_prepared_for_the_first_query(bootstrap: str) -> None:
     isolated.close_idle()
     isolated.prepare()
     isolated.prepare()
+    # For a moment, a new process has no command line.
+    eventually(lambda: children_of(os.getpid()) != [])
     (child,) = children_of(os.getpid())
     query("SELECT 1", bootstrap=bootstrap)
     assert children_of(os.getpid()) == [child]

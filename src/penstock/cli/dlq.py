@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.actions.connection import Connection
+from penstock.actions.plurals import count_of
 from penstock.actions.positions import Earliest, parse_position
 from penstock.actions.topic_reader import Isolation, TopicReader, open_consumer
 from penstock.cli.completion import complete_topic
-from penstock.cli.output import Format, FormatOption, count_of, show
+from penstock.cli.output import Format, FormatOption, show
 from penstock.cli.progress import Progress
 
 if TYPE_CHECKING:

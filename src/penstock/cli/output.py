@@ -76,11 +76,6 @@ def render_size(size: float) -> str:
     return f"{size / 1024:.1f} TiB"
 
 
-def count_of(number: int, noun: str) -> str:
-    """Return `1 record`, or `2 records`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def _json_value(value: object) -> str:
     return _cell(value, absent="")
 

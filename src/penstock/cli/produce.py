@@ -17,12 +17,12 @@ import typer
 
 from penstock.actions.connection import Connection
 from penstock.actions.errors import ActionError
+from penstock.actions.plurals import count_of
 from penstock.actions.record_format import LineFormat, LineRecord, parse_json_line, parse_text_line
 from penstock.actions.topic_writer import TopicWriter
 from penstock.cli.arguments import parse_pairs
 from penstock.cli.completion import complete_topic
 from penstock.cli.errors import CommandError
-from penstock.cli.output import count_of
 from penstock.cli.progress import Progress
 
 EXAMPLE = "Example: printf 'k1:hello\\nk2:world\\n' | penstock produce orders --key-separator :"

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.actions.connection import Connection
+from penstock.actions.plurals import count_of
 from penstock.cli.completion import complete_share_group, complete_topic
 from penstock.cli.confirm import YesOption, confirm
-from penstock.cli.output import Format, FormatOption, count_of, show
+from penstock.cli.output import Format, FormatOption, show
 
 if TYPE_CHECKING:
     from penstock.actions.cluster_client import ClusterClient

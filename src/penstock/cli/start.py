@@ -4,6 +4,7 @@ Prints `ready HOST:PORT` once, when clients can connect. The node itself is in n
 """
 
 import contextlib
+import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,12 @@ import typer
 
 from penstock.actions.client_properties import read_properties_file
 from penstock.cli.arguments import SecureOption, parse_pairs
-from penstock.cli.console_child import ConsoleChild, check_console_installed, choose_console_port
+from penstock.cli.console_child import (
+    ConsoleChild,
+    check_console_installed,
+    choose_console_port,
+    why_port_is_unusable,
+)
 from penstock.cli.errors import CommandError
 from penstock.cli.lifetime import StopAtEofOption, stop_at_end_of_input, stop_signals
 from penstock.cli.log_format import LogFormat
@@ -21,6 +27,8 @@ from penstock.cli.log_format import LogFormat
 if TYPE_CHECKING:
     from penstock.config.settings import BrokerSettings
     from penstock.ports.service_manager import ServiceManager
+
+logger = logging.getLogger(__name__)
 
 EXAMPLE = "Example: penstock start --data ./data --port 9092 --set num.partitions=3"
 DEFAULT_PORT = 9092
@@ -154,8 +162,17 @@ def _start(line: CommandLine) -> None:
     notice = _describe_clients(options) if line.secure else None
 
     def start_console(bootstrap: str) -> None:
-        if line.console_port is not None:
-            console.start(bootstrap, line.console_port, _client_file(options) if line.secure else None)
+        if line.console_port is None:
+            return
+        if (reason := why_port_is_unusable(line.console_port)) is not None:
+            # Clients depend on the broker, so it runs without its console.
+            logger.error(
+                "the broker runs without its console: cannot listen on 127.0.0.1:%d; pass another --console-port (%s)",
+                line.console_port,
+                reason,
+            )
+            return
+        console.start(bootstrap, line.console_port, _client_file(options) if line.secure else None)
 
     def run_node(settings: "BrokerSettings", core: int | None = None) -> None:
         _configure_logging(line.log_level, LogFormat(settings.text("log.format")), core)
@@ -346,8 +363,6 @@ def _allow_many_files() -> None:
 
 
 def _configure_logging(level: str, style: LogFormat, core: int | None = None) -> None:
-    import logging
-
     if level not in LEVELS:
         raise CommandError(f"Invalid log level '{level}': expected {', '.join(LEVELS)}.")
     from penstock.cli.log_format import formatter

@@ -4,6 +4,7 @@ from functools import partial
 from typing import Any
 
 from penstock.actions.acls import create_acls, list_acls, remove_acls
+from penstock.actions.plurals import count_of
 from penstock.actions.quotas import describe_quotas, remove_quotas, set_quotas
 from penstock.actions.users import add_user, change_password, generate_password, list_users, remove_user
 from penstock.security.acl_filter import AclFilter
@@ -26,7 +27,7 @@ def plan_set_quotas(context: Context) -> Plan:
 
     def execute(job: Job) -> Outcome:
         set_quotas(access.connection, entity, {name: float(value) for name, value in wanted.items()})
-        return Outcome(f"Set {len(wanted)} quotas.")
+        return Outcome(f"Set {count_of(len(wanted), 'quota')}.")
 
     pairs = [f"{name}={value}" for name, value in sorted(wanted.items())]
     return Plan(
@@ -51,7 +52,7 @@ def plan_remove_quotas(context: Context) -> Plan:
 
     def execute(job: Job) -> Outcome:
         removed = remove_quotas(access.connection, entity, names)
-        return Outcome(f"Removed {len(removed)} quotas.")
+        return Outcome(f"Removed {count_of(len(removed), 'quota')}.")
 
     return Plan(
         title="Remove quotas",
@@ -126,9 +127,9 @@ def plan_acls(is_removal: bool, context: Context) -> Plan:
 
     def execute(job: Job) -> Outcome:
         if is_removal:
-            return Outcome(f"Removed {len(remove_acls(access.connection, acls))} ACLs.")
+            return Outcome(f"Removed {count_of(len(remove_acls(access.connection, acls)), 'ACL')}.")
         create_acls(access.connection, acls)
-        return Outcome(f"Added {len(acls)} ACLs.")
+        return Outcome(f"Added {count_of(len(acls), 'ACL')}.")
 
     words: list[str] = []
     for acl in acls:

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from penstock.actions.dead_letters.dead_letter import DeadLetter, Filter, dead_letter_row
 from penstock.actions.dead_letters.replay import ReplaySender, commit_replay_position, replay_position
+from penstock.actions.plurals import count_of
 from penstock.actions.positions import parse_position
 from penstock_console.jobs import Job
 from penstock_console.letters import open_letters, read_letters, resolve
@@ -52,10 +53,10 @@ def plan_replay(context: Context) -> Plan:
             commit_replay_position(access.connection, topic, sender.positions())
         sender.raise_if_failed()
         missing = f" {sender.missing} point to records that no longer exist." if sender.missing else ""
-        return Outcome(f"Sent {sender.acknowledged} letters of {topic} back.{missing}")
+        return Outcome(f"Sent {count_of(sender.acknowledged, 'letter')} of {topic} back.{missing}")
 
     return Plan(
-        title=f"Send {len(letters)} letters of {topic} back",
+        title=f"Send {count_of(len(letters), 'letter')} of {topic} back",
         command=_command(topic, context, wanted),
         columns=COLUMNS,
         rows=[_row(letter) for letter in letters],
@@ -81,7 +82,8 @@ def _row(letter: DeadLetter) -> dict[str, Any]:
 def _warnings(letters: list[DeadLetter], found: list[DeadLetter], to: str | None) -> list[str]:
     warnings = ["The letters stay in the dead-letter topic."]
     if len(found) > len(letters):
-        warnings.append(f"{len(found) - len(letters)} records are no dead letters, and are skipped.")
+        skipped = count_of(len(found) - len(letters), "record")
+        warnings.append(f"Skips {skipped} without the headers of a dead letter.")
     if to is not None:
         warnings.append(f"All letters are sent to topic {to}, not to their own topics.")
     return warnings

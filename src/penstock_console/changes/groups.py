@@ -12,10 +12,11 @@ from penstock.actions.offset_reset import (
     parse_topic_partitions,
     plan_reset,
 )
+from penstock.actions.plurals import count_of
 from penstock.actions.positions import AtOffset, AtTime, Earliest, Last, Latest, parse_position
 from penstock_console.errors import bad_request
 from penstock_console.jobs import Job
-from penstock_console.pages.groups import find_group
+from penstock_console.lookup import find_group
 from penstock_console.plans import Change, Context, Outcome, Plan
 
 COLUMNS = ["topic", "partition", "current", "new", "lag", "note"]
@@ -43,7 +44,7 @@ def plan_reset_offsets(context: Context) -> Plan:
 
     def execute(job: Job) -> Outcome:
         actions.commit_reset(access.admin, name, moves)
-        return Outcome(f"Reset the offsets of {len(moves)} partitions of group {name}.")
+        return Outcome(f"Reset the offsets of {count_of(len(moves), 'partition')} of group {name}.")
 
     command = ["penstock", "group", "reset", name]
     for topic in arguments.texts("topics"):

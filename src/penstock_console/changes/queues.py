@@ -1,5 +1,6 @@
 """Changes of share groups: finish all their records."""
 
+from penstock.actions.plurals import count_of
 from penstock.actions.queues import describe_queues, log_ends, purge, queue_partitions
 from penstock_console.jobs import Job
 from penstock_console.plans import Change, Context, Outcome, Plan
@@ -27,7 +28,7 @@ def plan_purge(context: Context) -> Plan:
     def execute(job: Job) -> Outcome:
         with access.open() as cluster:
             moved = purge(cluster, queue, topics, ends)
-        return Outcome(f"Moved share group {name} to the end of {len(moved)} partitions.")
+        return Outcome(f"Moved share group {name} to the end of {count_of(len(moved), 'partition')}.")
 
     command = ["penstock", "queue", "purge", name]
     for topic in topics:
@@ -41,7 +42,7 @@ def plan_purge(context: Context) -> Plan:
         execute=execute,
         warnings=["The records stay in their topics, but the group does not deliver them."],
         blocked=(
-            f"Share group '{name}' has {len(queue.members)} members. Stop them first."
+            f"Share group '{name}' has {count_of(len(queue.members), 'member')}. Stop all members first."
             if queue.members
             else None
             if rows

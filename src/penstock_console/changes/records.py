@@ -6,11 +6,12 @@ import json
 import shlex
 from typing import Any, Final
 
+from penstock.actions.plurals import count_of
 from penstock.actions.record_format import LineRecord, render_json_line
 from penstock.actions.topic_writer import TopicWriter
 from penstock_console.errors import bad_request
 from penstock_console.jobs import Job
-from penstock_console.pages.topics import find_topic
+from penstock_console.lookup import find_topic
 from penstock_console.plans import Change, Context, Outcome, Plan, Shell
 from penstock_console.record_view import ROW_TEXT_MAX, field_view
 
@@ -33,13 +34,15 @@ def plan_produce(context: Context) -> Plan:
     )
     size = len(record.key or b"") + len(record.value or b"")
     if size * copies > SIZE_MAX:
-        raise bad_request(f"{copies} records of {size} bytes are larger than {SIZE_MAX // (1024 * 1024)} MiB.")
+        raise bad_request(
+            f"Too large: {count_of(copies, 'record')} of {size} bytes. The limit is {SIZE_MAX // (1024 * 1024)} MiB."
+        )
 
     def execute(job: Job) -> Outcome:
         with TopicWriter(access.connection, topic.name, codec="none", acks="all") as writer:
             for _ in range(copies):
                 writer.write(record)
-        return Outcome(f"Wrote {copies} record{'s' if copies > 1 else ''} to {topic.name}.")
+        return Outcome(f"Wrote {count_of(copies, 'record')} to {topic.name}.")
 
     row = {
         "partition": partition if partition is not None else "by key" if record.key is not None else "any",

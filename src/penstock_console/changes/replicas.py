@@ -10,6 +10,7 @@ from penstock.actions.cluster.reassignment import (
     plan_topic,
     start_reassignment,
 )
+from penstock.actions.plurals import count_of
 from penstock_console.errors import bad_request
 from penstock_console.jobs import Job
 from penstock_console.plans import Change, Context, Outcome, Plan
@@ -47,7 +48,7 @@ def _plan(context: Context, title: str, command: Sequence[str], moves: Sequence[
 
     def execute(job: Job) -> Outcome:
         start_reassignment(access.connection, moves)
-        return Outcome(f"Started to move the replicas of {len(moves)} partitions.")
+        return Outcome(f"Started to move the replicas of {count_of(len(moves), 'partition')}.")
 
     rows: list[dict[str, Any]] = [
         {
@@ -73,7 +74,7 @@ def plan_elect(context: Context) -> Plan:
 
     def execute(job: Job) -> Outcome:
         changed = elect_preferred_leaders(access.connection)
-        return Outcome(f"{changed} {'partition has' if changed == 1 else 'partitions have'} a new leader.")
+        return Outcome(f"Elected the preferred leader of {count_of(changed, 'partition')}.")
 
     return Plan(
         title="Elect the preferred leaders",

@@ -3,10 +3,11 @@
 from functools import partial
 
 from penstock.actions.configs import Resource, ResourceType, alter_config, describe_config
+from penstock.actions.plurals import count_of
 from penstock_console.changes.topics import texts
 from penstock_console.errors import bad_request
 from penstock_console.jobs import Job
-from penstock_console.pages.topics import find_topic
+from penstock_console.lookup import find_topic
 from penstock_console.parameters import integer
 from penstock_console.plans import Change, Context, Outcome, Plan
 
@@ -47,7 +48,7 @@ def plan_settings(kind: ResourceType, context: Context) -> Plan:
 
     def execute(job: Job) -> Outcome:
         alter_config(access.connection, resource, {**wanted, **dict.fromkeys(unset)})
-        return Outcome(f"Changed {len(rows)} setting{'s' if len(rows) > 1 else ''}.")
+        return Outcome(f"Changed {count_of(len(rows), 'setting')}.")
 
     title = {"TOPIC": f"topic {resource.name}", "BROKER": f"node {resource.name}", "CLUSTER": "all nodes"}[kind.name]
     command = ["penstock", "config", "set", *option, *(f"{name}={_shown(present, name, wanted)}" for name in wanted)]

@@ -4,10 +4,11 @@ from typing import Any, Final
 
 from penstock.actions import topics as actions
 from penstock.actions.errors import ActionError
+from penstock.actions.plurals import count_of
 from penstock.actions.positions import parse_position
 from penstock_console.errors import api_error, bad_request
 from penstock_console.jobs import Job
-from penstock_console.pages.topics import find_topic, measure
+from penstock_console.lookup import find_topic, measure
 from penstock_console.plans import Change, Context, Outcome, Plan
 
 BROKER_DEFAULT: Final = -1
@@ -102,10 +103,11 @@ def plan_add_partitions(context: Context) -> Plan:
     access, arguments = context.access, context.arguments
     name, total = arguments.text("topic"), arguments.integer("partitions", least=1, most=PARTITIONS_MAX)
     before = len(find_topic(access, name).partitions)
+    present = count_of(before, "partition")
 
     def execute(job: Job) -> Outcome:
         actions.add_partitions(access.admin, name, total)
-        return Outcome(f"Topic {name} has {total} partitions.")
+        return Outcome(f"Topic {name} has {count_of(total, 'partition')}.")
 
     return Plan(
         title=f"Add partitions to topic {name}",
@@ -114,7 +116,7 @@ def plan_add_partitions(context: Context) -> Plan:
         rows=[{"topic": name, "before": before, "after": total}],
         execute=execute,
         warnings=["Records with the same key may go to another partition from now on."],
-        blocked=None if total > before else f"Topic '{name}' has {before} partitions. Give a higher number.",
+        blocked=None if total > before else f"Topic '{name}' has {present}. Give a higher number.",
     )
 
 

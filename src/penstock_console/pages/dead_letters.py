@@ -11,7 +11,7 @@ from penstock.actions.groups import committed_offsets
 from penstock_console.endpoints import Call, Endpoint
 from penstock_console.letters import open_letters, read_letters, resolve
 from penstock_console.log_reader import age, parse_partitions
-from penstock_console.pages.topics import measure
+from penstock_console.lookup import measure
 from penstock_console.parameters import Parameter
 from penstock_console.record_view import record_row
 

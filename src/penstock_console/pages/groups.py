@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from penstock.actions.errors import UNKNOWN_GROUP, ActionError
 from penstock_console.clusters import ClusterAccess
 from penstock_console.endpoints import Call, Endpoint
+from penstock_console.lookup import find_group
 from penstock_console.pages.topics import PAGING, SEARCH
 from penstock_console.sampler import GroupProgress
 
@@ -39,16 +39,6 @@ def list_groups(call: Call) -> dict[str, Any]:
         "size": call["size"],
         "groups": rows[first : first + call["size"]],
     }
-
-
-def find_group(access: ClusterAccess, name: str) -> GroupProgress:
-    group = access.groups().get(name)
-    if group is None:
-        access.changed()
-        group = access.groups().get(name)
-    if group is None:
-        raise ActionError(f"Group '{name}' does not exist.", code=UNKNOWN_GROUP, about=name)
-    return group
 
 
 def show_group(call: Call) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from penstock.actions.cluster.requests import describe_quorum
 from penstock.actions.cluster.status import read_broker_rows, read_problems
 from penstock.actions.cluster_client import ClusterClient
 from penstock.actions.errors import ActionError
+from penstock.actions.plurals import count_of
 from penstock_console.clusters import ClusterAccess, Metadata
 from penstock_console.endpoints import Call, Endpoint
 from penstock_console.pages.groups import progress
@@ -141,7 +142,8 @@ def _hanging(access: ClusterAccess, metadata: Metadata) -> list[dict[str, Any]]:
     found, _ = access.hanging(find_hanging)
     if not found:
         return []
-    text = f"{len(found)} transactions hang: no coordinator will end them, and consumers with read_committed wait."
+    hanging = count_of(len(found), "hanging transaction")
+    text = f"Consumers with read_committed wait for {hanging}, which no coordinator will end."
     return [{"severity": "warning", "kind": "hanging", "text": text, "link": "transactions"}]
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from penstock.actions.configs import ConfigEntry, Resource, ResourceType, describe_config
 from penstock_console.endpoints import Call, Endpoint
-from penstock_console.pages.topics import find_topic
+from penstock_console.lookup import find_topic
 from penstock_console.parameters import integer
 
 OWN_SOURCES = {

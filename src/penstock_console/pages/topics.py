@@ -2,11 +2,9 @@
 
 from typing import Any, Final
 
-from penstock.actions.cluster.log_dirs import describe_log_dirs
-from penstock.actions.cluster.offsets import EARLIEST, LATEST, list_offsets
-from penstock.actions.errors import unknown_topic
 from penstock_console.clusters import ClusterAccess, Topic
 from penstock_console.endpoints import Call, Endpoint
+from penstock_console.lookup import DEAD_LETTER_SUFFIX, find_topic, measure
 from penstock_console.parameters import Parameter
 
 PAGE_SIZE_MAX: Final = 500
@@ -15,7 +13,6 @@ PAGING: Final = (
     Parameter(name="size", default=50, least=1, most=PAGE_SIZE_MAX, doc="Rows per page."),
 )
 SEARCH: Final = Parameter(name="search", default="", doc="Only names that contain this text.")
-DEAD_LETTER_SUFFIX: Final = ".dlq"
 
 
 def list_topics(call: Call) -> dict[str, Any]:
@@ -73,41 +70,8 @@ def _total(topic: Topic, values: dict[tuple[str, int], int]) -> int | None:
     return sum(found) if found else None
 
 
-def measure(
-    access: ClusterAccess, names: list[str]
-) -> tuple[dict[tuple[str, int], tuple[int, int]], dict[tuple[str, int], tuple[int, int]]]:
-    """Return the earliest and latest offset of each partition, and its size on the leader and on all replicas."""
-    if not names:
-        return {}, {}
-    wanted = set(names)
-    with access.open_for(names) as cluster:
-        topics = [topic for topic in cluster.topics if topic.name in wanted]
-        earliest, latest = list_offsets(cluster, EARLIEST, topics), list_offsets(cluster, LATEST, topics)
-        leader = {
-            (str(topic.name), int(each.partition_index)): int(each.leader_id)
-            for topic in topics
-            for each in topic.partitions
-        }
-        sizes: dict[tuple[str, int], tuple[int, int]] = {}
-        for node, _, place, size, _ in describe_log_dirs(cluster, cluster.brokers, topics=topics):
-            on_leader, on_all = sizes.get(place, (0, 0))
-            sizes[place] = (on_leader + (size if leader.get(place) == node else 0), on_all + size)
-    return {place: (earliest[place], latest[place]) for place in latest if place in earliest}, sizes
-
-
 def rate(access: ClusterAccess, topic: str) -> float | None:
     return access.history.latest(f"topic.rate:{topic}")
-
-
-def find_topic(access: ClusterAccess, name: str) -> Topic:
-    topic = access.metadata().topics.get(name)
-    if topic is None:
-        # It may have been created since the metadata was read.
-        access.changed()
-        topic = access.metadata().topics.get(name)
-    if topic is None:
-        raise unknown_topic(name)
-    return topic
 
 
 def show_topic(call: Call) -> dict[str, Any]:

@@ -4,9 +4,12 @@ import { html, render, useEffect, useErrorBoundary, useRef, useState } from "./v
 import { loadSession, logout, useSession } from "./lib/api.js";
 import { ChangeHost } from "./lib/change.js";
 import { activeKeys, listen, useKeys } from "./lib/keys.js";
-import { followLinks, go, link, route, useRoute } from "./lib/router.js";
+import { load, loaded, match } from "./lib/pages.js";
+import { followLinks, go, link, useRoute } from "./lib/router.js";
 import { visible } from "./lib/text.js";
 import { Dialog, Page, Problem } from "./lib/ui.js";
+
+const ICON = new URL("icon.svg", import.meta.url).pathname;
 
 // [page, title, key, icon path]
 const NAVIGATION = [
@@ -22,64 +25,24 @@ const NAVIGATION = [
   ["sql", "SQL", "s", "M3 4l3.500 4L3 12M8 12.500h5"],
 ];
 
-// Path patterns, from the most specific one: [pattern, module].
-const PAGES = [
-  [["topics", ":topic", "records", ":partition", ":offset"], "record"],
-  [["topics", ":topic", "records"], "records"],
-  [["topics", ":topic", "produce"], "produce"],
-  [["topics", ":topic"], "topic"],
-  [["topics"], "topics"],
-  [["groups", ":group"], "group"],
-  [["groups"], "groups"],
-  [["queues", ":group"], "queue"],
-  [["queues"], "queues"],
-  [["dead-letters", ":topic"], "dead_letter"],
-  [["dead-letters"], "dead_letters"],
-  [["pipelines", ":name"], "pipeline"],
-  [["pipelines"], "pipelines"],
-  [["transactions", ":id"], "transaction"],
-  [["transactions"], "transactions"],
-  [["nodes", ":node"], "node"],
-  [["nodes"], "nodes"],
-  [["access"], "access"],
-  [["sql"], "sql"],
-  [[], "overview"],
-];
-
-function match(segments) {
-  for (const [pattern, module] of PAGES) {
-    if (pattern.length !== segments.length) continue;
-    if (!pattern.every((each, index) => each.startsWith(":") || each === segments[index])) continue;
-    const names = pattern.map((each, index) => [each.slice(1), segments[index], each.startsWith(":")]).filter(([, , isName]) => isName);
-    return { module, names: Object.fromEntries(names.map(([name, value]) => [name, value])) };
-  }
-  return null;
-}
-
-const loaded = {};
-// The first page is loaded while the session is read.
-const first = match(route().segments);
-if (first) import(`./pages/${first.module}.js`).catch(() => {});
-
 function usePage(module) {
   const [, redraw] = useState(0);
   const [problem, setProblem] = useState(null);
+  const Content = loaded[module] ?? null;
   useEffect(() => {
-    if (module === null || loaded[module]) return;
+    // It may have been loaded since it was looked for, and then has to be drawn all the same.
+    if (module === null || Content !== null) return;
     let isOver = false;
     setProblem(null);
-    import(`./pages/${module}.js`).then(
-      (found) => {
-        loaded[module] = found.default;
-        if (!isOver) redraw((each) => each + 1);
-      },
+    load(module).then(
+      () => !isOver && redraw((each) => each + 1),
       (error) => !isOver && setProblem({ message: "The page could not be loaded.", hint: `${error.message} Reload to try again.` }),
     );
     return () => {
       isOver = true;
     };
   }, [module]);
-  return [loaded[module] ?? null, problem];
+  return [Content, problem];
 }
 
 function Guarded({ children }) {
@@ -135,7 +98,7 @@ function Sidebar({ session, cluster, segments, showKeys, theme, nextTheme }) {
   return html`
     <aside class=${isOpen ? "sidebar open" : "sidebar"}><div class="sidebar-inner">
       <div class="brand">
-        <a href=${link()} class="mark" aria-label="Penstock console, overview"><img src="/static/icon.svg" alt="" width="18" height="18" /> Penstock</a>
+        <a href=${link()} class="mark" aria-label="Penstock console, overview"><img src=${ICON} alt="" width="18" height="18" /> Penstock</a>
         <button type="button" class="menu" aria-expanded=${String(isOpen)} aria-controls="navigation" onClick=${() => setOpen(!isOpen)}>Menu</button>
       </div>
       <div class="sidebar-body" id="navigation">
@@ -191,13 +154,19 @@ function Alone({ module, ...properties }) {
   return html`<main id="main" class="alone">${Content && html`<${Content} ...${properties} />`}</main>`;
 }
 
+// Requested before the first drawing, because everything else waits for it.
+const opening = loadSession();
+opening.catch(() => {
+  // App reports it.
+});
+
 function App() {
   const session = useSession();
   const { cluster: name, segments } = useRoute();
   const [problem, setProblem] = useState(null);
   const [attempt, setAttempt] = useState(0);
   useEffect(() => {
-    loadSession().then(() => setProblem(null), (error) => {
+    (attempt === 0 ? opening : loadSession()).then(() => setProblem(null), (error) => {
       setProblem(error);
       setTimeout(() => setAttempt((each) => each + 1), 2000);
     });

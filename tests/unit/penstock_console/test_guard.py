@@ -177,7 +177,7 @@ async def test_a_cluster_that_cannot_be_reached_is_reported(app: ASGIApp) -> Non
 async def test_a_page_that_takes_too_long_is_reported(app: ASGIApp, monkeypatch: pytest.MonkeyPatch) -> None:
     is_over = threading.Event()
     monkeypatch.setattr(api, "PAGE_S_MAX", 0.01)
-    monkeypatch.setattr(clusters, "read_metadata", lambda connection: is_over.wait())
+    monkeypatch.setattr(clusters, "read_metadata_response", lambda connection: is_over.wait())
     answer = await request(app, "GET", "/api/c/local/topics")
     is_over.set()
     assert (answer.status, answer.code) == (504, "REQUEST_TIMED_OUT")

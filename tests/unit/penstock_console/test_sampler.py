@@ -20,6 +20,7 @@ class FakeAccess:
         self.latest: dict[tuple[str, int], int] = {PLACE: 0}
         self.committed: dict[tuple[str, int], int] = {PLACE: 0}
         self.fails = False
+        self.metadata_reads = 0
 
     def ends(self, *, fresh_s: float) -> Ends:
         if self.fails:
@@ -28,6 +29,9 @@ class FakeAccess:
 
     def groups(self, *, fresh_s: float) -> Mapping[str, GroupProgress]:
         return {"billing": GroupProgress("billing", "classic", "stable", "", 1, (), dict(self.committed))}
+
+    def metadata(self) -> None:
+        self.metadata_reads += 1
 
     def advance(self, *, written: int, read: int) -> None:
         self.at_ms += FINE.step_ms
@@ -43,6 +47,12 @@ def access() -> FakeAccess:
 @pytest.fixture
 def sampler(access: FakeAccess) -> Sampler:
     return Sampler(access)  # type: ignore[arg-type]
+
+
+def test_every_sample_keeps_the_metadata_of_pages_in_the_cache(access: FakeAccess, sampler: Sampler) -> None:
+    sampler.sample()
+    sampler.sample()
+    assert access.metadata_reads == 2
 
 
 def test_rates_and_lags_are_sampled(access: FakeAccess, sampler: Sampler) -> None:

@@ -15,6 +15,9 @@ SCRIPTS = [path for path in OWN if path.suffix == ".js"]
 UNSAFE = re.compile(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|dangerously")
 ELSEWHERE = re.compile(r"https?://|//[a-z]+\.[a-z]", re.IGNORECASE)
 IMPORT = re.compile(r"""(?:from|import)\s*\(?\s*["'](\.[^"']+)["']""")
+IMPORTED_NAMES = re.compile(r"""import \{([^}]*)\} from "(\.[^"]+)";""")
+EXPORT = re.compile(r"^export (?:async )?(?:function|const|let|class) (\w+)", re.MULTILINE)
+EXPORT_LIST = re.compile(r"export\s*\{([^}]*)\}")
 LINES_MAX = 500
 
 
@@ -32,9 +35,20 @@ def test_every_imported_module_exists(path: Path) -> None:
     assert [each for each in imported if not (path.parent / each).is_file()] == []
 
 
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
+def test_every_imported_name_is_exported(path: Path) -> None:
+    missing = []
+    for names, module in IMPORTED_NAMES.findall(path.read_text(encoding="utf-8")):
+        text = (path.parent / module).read_text(encoding="utf-8")
+        exported = set(EXPORT.findall(text)) | set(re.findall(r"\w+", " ".join(EXPORT_LIST.findall(text))))
+        missing += [name for name in re.findall(r"\w+", names) if name not in exported]
+    assert missing == []
+
+
 def test_every_page_of_the_table_has_a_module() -> None:
-    table = (STATIC / "app.js").read_text(encoding="utf-8")
-    names = set(re.findall(r'\], "(\w+)"\],', table)) | set(re.findall(r'module="(\w+)"', table))
+    table = (STATIC / "lib" / "pages.js").read_text(encoding="utf-8")
+    frame = (STATIC / "app.js").read_text(encoding="utf-8")
+    names = set(re.findall(r'\], "(\w+)"\],', table)) | set(re.findall(r'module="(\w+)"', frame))
     assert names == {path.stem for path in (STATIC / "pages").iterdir()}
 
 

@@ -3,7 +3,7 @@
 import hashlib
 import re
 
-from penstock_console.app import STATIC
+from penstock_console.static_files import FOLDER as STATIC
 
 HASHES = {
     "htm-preact.js": "72284e8e9079c87817145df1110f74e8a2aa040b2fc384922e18dfcb46fc1fd7",

@@ -10,12 +10,13 @@ import typer
 from penstock.actions.addresses import DEFAULT_PORT
 from penstock.actions.cluster import config_files
 from penstock.actions.connection import Connection
+from penstock.actions.plurals import count_of
 from penstock.cli.arguments import SecureOption, parse_list, parse_pairs
 from penstock.cli.completion import complete_topic
 from penstock.cli.confirm import YesOption, confirm
 from penstock.cli.connection_options import CommandConfigOption, PropertyOption, read_properties
 from penstock.cli.errors import CommandError
-from penstock.cli.output import Format, FormatOption, count_of, show
+from penstock.cli.output import Format, FormatOption, show
 
 app = typer.Typer(
     help="Start a local cluster, and manage the nodes of any cluster.",

@@ -1,6 +1,6 @@
 // Requests to the console's API: errors as sentences, the token of the session, data that refreshes without flicker.
 
-import { useCallback, useEffect, useRef, useState } from "../vendor/htm-preact.js";
+import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "../vendor/htm-preact.js";
 
 export class ApiProblem extends Error {
   constructor(status, error) {
@@ -117,7 +117,8 @@ export function useData(address, { every = 5000 } = {}) {
     if (every > 0 && !document.hidden) current.timer = setTimeout(read, every);
   }, [address, every]);
 
-  useEffect(() => {
+  // Other effects wait for the next frame; the request need not.
+  useLayoutEffect(() => {
     setState((old) => (old.address === address ? old : { ...old, isLoading: true }));
     read();
     const shown = () => {

@@ -4,7 +4,8 @@ import { html, useEffect, useRef, useState } from "../vendor/htm-preact.js";
 import { ApiProblem, get, post, useSession } from "./api.js";
 import { Fields } from "./form.js";
 import { count, NONE } from "./format.js";
-import { api, route } from "./router.js";
+import { route } from "./pages.js";
+import { api } from "./router.js";
 import { visible } from "./text.js";
 import { Bar, Command, Copy, Dialog, Notice, Problem } from "./ui.js";
 

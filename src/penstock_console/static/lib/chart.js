@@ -1,13 +1,16 @@
 // Lines over time, with uPlot. The colours follow the theme.
 
 import { html, useEffect, useRef, useState } from "../vendor/htm-preact.js";
-import uPlot from "../vendor/uplot.js";
 import { useData } from "./api.js";
 import { clock, NONE } from "./format.js";
 import { api } from "./router.js";
 import { Segments } from "./ui.js";
 
 const HEIGHT = 200;
+
+// uPlot is larger than everything else together. It is loaded while the page reads its data, and a page is drawn
+// without waiting for it.
+const library = import("../vendor/uplot.js");
 
 function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -60,12 +63,19 @@ export function Chart({ times, lines, label }) {
         ...lines.map((each) => ({ label: each.label, scale: each.scale ?? "left", stroke: colour(each.colour ?? "--accent"), width: 1.5, spanGaps: true, points: { show: false }, fill: each.isFilled ? `${colour(each.colour ?? "--accent")}1f` : undefined })),
       ],
     };
-    plot.current = new uPlot(options, latest.current, host.current);
     const observer = new ResizeObserver(() => plot.current?.setSize({ width: Math.max(200, host.current.clientWidth), height: HEIGHT }));
-    observer.observe(host.current);
+    let isOver = false;
+    library.then(({ default: uPlot }) => {
+      if (isOver) return;
+      plot.current = new uPlot(options, latest.current, host.current);
+      observer.observe(host.current);
+    }, () => {
+      // The legend still shows the latest values.
+    });
     return () => {
+      isOver = true;
       observer.disconnect();
-      plot.current.destroy();
+      plot.current?.destroy();
       plot.current = null;
     };
   }, [signature, theme]);

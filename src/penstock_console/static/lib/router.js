@@ -1,20 +1,7 @@
 // The address bar as the state of the page: /c/<cluster>/<page>/...?query.
 
 import { useCallback, useEffect, useState } from "../vendor/htm-preact.js";
-
-function decoded(text) {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
-}
-
-export function route() {
-  const parts = location.pathname.split("/").filter((each) => each !== "").map(decoded);
-  const [mark, cluster, ...segments] = parts;
-  return { cluster: mark === "c" ? (cluster ?? null) : null, segments };
-}
+import { route } from "./pages.js";
 
 function withQuery(path, query) {
   const given = Object.entries(query ?? {}).filter(([, value]) => value !== null && value !== undefined && value !== "");

@@ -1,0 +1,39 @@
+import re
+from pathlib import Path
+
+from penstock_console.app import build_app
+from penstock_console.static_files import StaticFiles
+from tests.support.console import request, settings_for
+
+
+def addresses(page: bytes) -> list[str]:
+    return re.findall(r'"(/static/[^"]+)"', page.decode())
+
+
+async def test_the_files_of_a_page_are_kept_by_browsers_until_one_changes() -> None:
+    app = build_app(settings_for())
+    page = await request(app, "GET", "/c/local/topics")
+    assert page.headers["cache-control"] == "no-cache"
+    assert addresses(page.body)
+    for address in addresses(page.body):
+        answer = await request(app, "GET", address)
+        assert (answer.status, answer.headers["cache-control"]) == (200, "max-age=31536000, immutable")
+
+
+async def test_a_page_of_an_older_version_gets_the_current_file_and_does_not_keep_it() -> None:
+    app = build_app(settings_for())
+    current = await request(app, "GET", "/static/app.js")
+    older = await request(app, "GET", "/static/0123456789ab/app.js")
+    assert older.body == current.body
+    assert older.headers["cache-control"] == current.headers["cache-control"] == "no-cache"
+    assert older.headers["content-type"].startswith("text/javascript")
+
+
+def test_a_changed_file_gets_a_new_address(tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text('<script src="/static/app.js"></script>')
+    (tmp_path / "app.js").write_text("1;")
+    files = StaticFiles(tmp_path)
+    before = addresses(bytes(files.page().body))
+    assert addresses(bytes(files.page().body)) == before
+    (tmp_path / "app.js").write_text("1 + 1;")
+    assert addresses(bytes(files.page().body)) != before
