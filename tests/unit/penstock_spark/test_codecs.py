@@ -142,7 +142,7 @@ def descriptors(folder: Path) -> str:
         ("to", 6, MESSAGE, OPTIONAL, ".shop.Address"),
     ):
         options: Any = {"type_name": of} if of else {}
-        order.field.add(name=name, number=number, type=type_, label=label, **options)  # type: ignore[arg-type]
+        order.field.add(name=name, number=number, type=type_, label=label, **options)
     file.message_type.add(name="Address").field.add(name="city", number=1, type=STRING, label=OPTIONAL)
     node = file.message_type.add(name="Node")
     node.field.add(name="next", number=1, type=MESSAGE, label=OPTIONAL, type_name=".shop.Node")

@@ -7,6 +7,7 @@ import pytest
 from penstock.wire.frame import MalformedRequest
 from penstock.wire.hot import consumer_group_heartbeat, fetch, offset_commit, offset_fetch, produce, replica_fetch
 from penstock.wire.hot.primitives import pack_uvarint
+from penstock.wire.hot.texts import ELEMENT_COUNT_MAX
 
 PRODUCE_HEAD = pack(">hhi", -1, -1, 30_000)
 """No transactional id, acks and timeout."""
@@ -66,8 +67,8 @@ def test_an_offset_commit_with_a_cut_topic_id_is_rejected() -> None:
 
 
 def test_an_offset_commit_of_too_many_partitions_is_rejected() -> None:
-    topic = b"\x02t" + pack_uvarint(offset_commit.ELEMENT_COUNT_MAX + 1)
-    body = b"\x02g" + pack(">i", 1) + b"\x02m\x00" + b"\x02" + topic + bytes(18 * offset_commit.ELEMENT_COUNT_MAX)
+    topic = b"\x02t" + pack_uvarint(ELEMENT_COUNT_MAX + 1)
+    body = b"\x02g" + pack(">i", 1) + b"\x02m\x00" + b"\x02" + topic + bytes(18 * ELEMENT_COUNT_MAX)
     with pytest.raises(MalformedRequest, match="too many array elements"):
         offset_commit.read_request(9, body)
 
@@ -79,7 +80,7 @@ def test_an_offset_fetch_with_a_cut_topic_id_is_rejected() -> None:
 
 
 def test_a_heartbeat_that_owns_too_many_partitions_is_rejected() -> None:
-    count = consumer_group_heartbeat.ELEMENT_COUNT_MAX // 2 + 1
+    count = ELEMENT_COUNT_MAX // 2 + 1
     owned = b"\x03" + 2 * (ID + pack_uvarint(count + 1) + bytes(4 * count) + b"\x00")
     head = b"\x02g\x02m" + pack(">i", 1) + b"\x00\x00" + pack(">i", -1) + b"\x00\x00\x00"
     with pytest.raises(MalformedRequest, match="more than 10000 array elements"):
