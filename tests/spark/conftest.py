@@ -73,9 +73,6 @@ def spark(connector: list[str], tmp_path_factory: pytest.TempPathFactory) -> Ite
     )
     if connector:
         made = made.config("spark.jars", ",".join(connector))
-    if "COVERAGE_PROCESS_CONFIG" in os.environ:
-        # Spark ends the workers that it keeps with a signal, and what they have measured would be lost.
-        made = made.config("spark.python.worker.reuse", "false")
     session = made.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     yield session
