@@ -49,8 +49,9 @@ def write_progress(running: Demo, flow: str, *offsets: int) -> None:
     (folder / "offsets" / "3").write_text(f"v1\n{{}}\n{json.dumps(found)}\n")
 
 
-def describe(running: Demo, consumer: Any = None) -> str:
-    return running._describe_state(consumer or Orders())
+def describe(running: Demo, consumer: Orders | None = None) -> str:
+    seen: Any = consumer or Orders()
+    return running._describe_state(seen)
 
 
 def test_without_spark_the_state_is_the_number_of_orders(running: Demo) -> None:
@@ -121,7 +122,12 @@ def test_an_installation_is_stopped_with_the_demo(running: Demo, monkeypatch: py
     monkeypatch.setattr(demo, "NEEDED", ("no_such_module",))
     monkeypatch.setattr(demo, "POLL_S", 0.0)
     stopping = running._stopping
-    monkeypatch.setattr(stopping, "wait", lambda seconds: bool(stopping.set()) or True)
+
+    def stopped(seconds: float) -> bool:
+        stopping.set()
+        return True
+
+    monkeypatch.setattr(stopping, "wait", stopped)
     running.start_spark(f"{sys.executable} -c 'import signal; signal.pause()'")
     running.end()
     assert running._spark is None
