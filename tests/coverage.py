@@ -2,8 +2,9 @@
 
     python -m tests.coverage [--report] [arguments of pytest]
 
-Runs the unit, oracle, sim, integration and cli tests that are not marked slow, then the tests of Spark, which all are:
-no others run the commands in most situations, or the packages for Spark at all. Arguments of pytest replace all that.
+Runs the unit, oracle, sim, integration, cli and security tests and those of the console's API that are not marked slow,
+then the tests of Spark, which all are: no others run the commands in most situations, each API without each of its
+rights, or the packages for the console and for Spark. Arguments of pytest replace all that.
 
 Prints a row for each package, worst first, and exits with 1 if a floor is not reached. `--report` takes the figures of
 the last run instead of running the tests. `coverage report -m` and `coverage html` show the lines of that run. A child
@@ -23,7 +24,15 @@ from pathlib import Path, PurePath
 from typing import Any
 
 CHECKOUT = Path(__file__).parent.parent
-PARTS = ("tests/unit", "tests/oracle", "tests/sim", "tests/integration", "tests/cli")
+PARTS = (
+    "tests/unit",
+    "tests/oracle",
+    "tests/sim",
+    "tests/integration",
+    "tests/cli",
+    "tests/security",
+    "tests/compat/console",
+)
 SLOW_PARTS = ("tests/spark",)
 OVERALL = "all of src"
 FLOORS = {

@@ -7,6 +7,7 @@ arguments; if the result differs from what was shown, nothing is executed.
 import hashlib
 import json
 import secrets
+import shlex
 import threading
 import time
 from collections import OrderedDict
@@ -158,13 +159,18 @@ class Plans:
         return shown, plan
 
 
-def render_command(words: Sequence[str], access: "ClusterAccess") -> str:
-    """Return a command line with the address of the cluster. A word may be a shell fragment (`Shell`)."""
-    import shlex
-
-    quoted = [word if isinstance(word, Shell) else shlex.quote(word) for word in words]
-    return " ".join([*quoted, "--bootstrap", shlex.quote(access.connection.bootstrap)])
-
-
 class Shell(str):
     """A part of a command line that is quoted already."""
+
+
+AND: Final = Shell("&&")
+"""What separates two commands."""
+
+
+def render_command(words: Sequence[str], access: "ClusterAccess") -> str:
+    """Return a command line, each command with the address of the cluster. A word may be a `Shell` fragment."""
+    address = f"--bootstrap {shlex.quote(access.connection.bootstrap)}"
+    quoted = [
+        f"{address} {AND}" if word is AND else word if isinstance(word, Shell) else shlex.quote(word) for word in words
+    ]
+    return " ".join([*quoted, address])

@@ -44,7 +44,8 @@ async def test_the_loss_of_a_broker_is_visible_in_metrics(tmp_path: Path) -> Non
         victim.kill()
         await eventually_here(lambda: over(cluster, UNDER_REPLICATED) == 6)
         await eventually_here(lambda: over(cluster, LEADERS) == 6)
-        assert over(cluster, CONTROLLER) == 1
-        assert read(active)[ELECTIONS] >= led
+        await eventually_here(lambda: over(cluster, CONTROLLER) == 1)
+        # On a busy machine another node may have become the controller meanwhile.
+        assert over(cluster, ELECTIONS) >= led
         assert over(cluster, UNCLEAN) == over(cluster, OFFLINE) == 0
         assert over(cluster, SHRINKS) > 0

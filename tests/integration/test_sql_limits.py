@@ -222,8 +222,8 @@ def test_a_process_is_prepared_for_the_first_query(bootstrap: str) -> None:
     isolated.close_idle()
     isolated.prepare()
     isolated.prepare()
-    # For a moment, a new process has no command line.
-    eventually(lambda: children_of(os.getpid()) != [])
+    # The kernel shows the command of a new process a moment after its start.
+    eventually(lambda: bool(children_of(os.getpid())), what="the process")
     (child,) = children_of(os.getpid())
     query("SELECT 1", bootstrap=bootstrap)
     assert children_of(os.getpid()) == [child]

@@ -163,26 +163,3 @@ def test_invalid_definitions_are_reported_with_their_location(project: Project, 
     project.write("flows.py", HEAD + text)
     with pytest.raises(PenstockClientError, match=expected):
         project.run()
-
-
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        (("name: test", "nmae: test"), "unknown field 'nmae'. Did you mean 'name'"),
-        (("storage: storage", ""), "the field 'storage' is missing"),
-        (("libraries:", "configuration: {penstock.provider: java}\nlibraries:"), "unknown provider 'java'"),
-        (("libraries:", "configuration: {penstock.providr: jvm}\nlibraries:"), "Did you mean 'penstock.provider'"),
-        (("libraries:", "configuration: {spark.x: 3}\nlibraries:"), "configuration spark.x must be a string"),
-        (("- glob: {include: flows/**}", "- flows"), "libraries must look like"),
-        (("name: test", "name: [test"), "is not valid YAML"),
-    ],
-)
-def test_an_error_in_a_spec_says_what_to_change(tmp_path: Path, change: tuple[str, str], expected: str) -> None:
-    (tmp_path / "spark-pipeline.yml").write_text(SPEC.replace(*change))
-    with pytest.raises(PenstockClientError, match=expected):
-        load_spec(tmp_path)
-
-
-def test_a_folder_without_a_spec_is_not_a_pipeline(tmp_path: Path) -> None:
-    with pytest.raises(PenstockClientError, match=r"has no spark-pipeline.yml"):
-        load_spec(tmp_path)

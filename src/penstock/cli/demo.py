@@ -139,7 +139,8 @@ class Demo:
         (self._folder / "state.json").unlink(missing_ok=True)
         script = str(self._pipeline / "generate.py")
         command = [sys.executable, script, "--bootstrap", self._bootstrap, "--rate", str(self._rate), "--stop-at-eof"]
-        self._orders = self._process(command, self._log("generate.log"))
+        with self._log("generate.log") as log:
+            self._orders = self._process(command, log)
         say = self._display.say
         self._start_console()
         say(f"producing about {self._rate:g} sample orders per second to the topic 'orders'")
@@ -171,7 +172,8 @@ class Demo:
         self._display.say(f"starting Spark; {how}. The first results take half a minute, on a busy machine minutes")
         command = ["pipeline", "run", str(self._pipeline), "--continuous", "--bootstrap", self._bootstrap]
         command += ["--stop-at-eof", "--storage", str(self._folder)]
-        self._spark = self._penstock(command, self._log("pipeline.log"))
+        with self._log("pipeline.log") as log:
+            self._spark = self._penstock(command, log)
 
     def _install(self, set_up: str | None) -> bool:
         """Install Spark if it is missing; return whether it is installed."""
@@ -182,7 +184,8 @@ class Demo:
             say("Spark is not installed, so the pipeline is not started. Run: pip install 'penstock[spark]'")
             return False
         say("installing Spark once: a download of 491 MB takes one to three minutes. The broker is available meanwhile")
-        self._set_up = self._process(shlex.split(set_up), self._log("set-up.log"))
+        with self._log("set-up.log") as log:
+            self._set_up = self._process(shlex.split(set_up), log)
         began = time.monotonic()
         while self._set_up.poll() is None and not self._stopping.wait(POLL_S):
             if self._display.is_quiet:
@@ -337,6 +340,8 @@ def _end(process: subprocess.Popen[str], patience_s: float) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+    if process.stdin is not None:
+        process.stdin.close()
 
 
 def _end_offsets(consumer: "Consumer", topic: str) -> dict[int, int]:
@@ -375,8 +380,9 @@ def _orders_pipeline() -> Path:
 
 
 def _forward(stream: IO[str], lines: "queue.SimpleQueue[str | None]") -> None:
-    for line in stream:
-        lines.put(line.rstrip())
+    with stream:
+        for line in stream:
+            lines.put(line.rstrip())
     lines.put(None)
 
 

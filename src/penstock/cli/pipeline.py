@@ -278,7 +278,7 @@ def _replay(timestamp: str | None, offsets: list[str]) -> Any:
     for text in offsets:
         source, _, number = text.rpartition("=")
         topic, _, partition = source.rpartition(":")
-        if not number.isdigit() or (source and not (topic and partition.isdigit())):
+        if not _is_number(number) or (source and not (topic and _is_number(partition))):
             raise CommandError(
                 f"Invalid offset '{text}': expected OFFSET or TOPIC:PARTITION=OFFSET, for example orders:0=42."
             )
@@ -287,6 +287,10 @@ def _replay(timestamp: str | None, offsets: list[str]) -> Any:
         else:
             everywhere = int(number)
     return Replay(offset=everywhere, offsets=by_partition)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
 
 
 def _run(spec: "Spec", wish: "Wish") -> None:

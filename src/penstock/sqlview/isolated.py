@@ -194,10 +194,14 @@ class Child:
         return QueryError(f"The process that ran the query ended with {how}: try again, or report the query.")
 
     def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
+        """End the process: an idle one exits when its standard input is closed, any other is killed."""
         with contextlib.suppress(OSError):
             self._requests.close()
+        if (self.has_ended_well or self.open_filter is not None) and not self.is_killed:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(EXIT_S_MAX)
+        self._process.kill()
+        self._process.wait()
         self._answers.close()
 
 
@@ -227,6 +231,8 @@ class _Source:
 
 
 IDLE_MAX: Final = 2
+EXIT_S_MAX: Final = 2.0
+"""How long an idle process may take to exit by itself."""
 _idle: list[Child] = []
 _turn = Lock()
 _places: BoundedSemaphore | None = None

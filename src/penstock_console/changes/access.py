@@ -11,7 +11,7 @@ from penstock.security.acl_filter import AclFilter
 from penstock_console.access_text import acl_row, acl_words, entity_options, parse_acl, parse_entity
 from penstock_console.errors import bad_request
 from penstock_console.jobs import Job
-from penstock_console.plans import Change, Context, Outcome, Plan, Shell
+from penstock_console.plans import AND, Change, Context, Outcome, Plan
 
 ACLS_MAX = 100
 
@@ -133,7 +133,7 @@ def plan_acls(is_removal: bool, context: Context) -> Plan:
 
     words: list[str] = []
     for acl in acls:
-        words += [*([Shell("&&")] if words else []), *acl_words(acl, remove=is_removal)]
+        words += [*([AND] if words else []), *acl_words(acl, remove=is_removal)]
     nothing = "These ACLs do not exist." if is_removal else "These ACLs exist already."
     return Plan(
         title="Remove ACLs" if is_removal else "Add ACLs",

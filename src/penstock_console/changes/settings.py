@@ -9,7 +9,7 @@ from penstock_console.errors import bad_request
 from penstock_console.jobs import Job
 from penstock_console.lookup import find_topic
 from penstock_console.parameters import integer
-from penstock_console.plans import Change, Context, Outcome, Plan
+from penstock_console.plans import AND, Change, Context, Outcome, Plan
 
 HIDDEN = "(hidden)"
 
@@ -57,21 +57,15 @@ def plan_settings(kind: ResourceType, context: Context) -> Plan:
     if unset and wanted:
         # One command line for both would need two commands; the first is shown as well.
         pairs = [f"{name}={_shown(present, name, wanted)}" for name in wanted]
-        command = ["penstock", "config", "set", *option, *pairs, "&&", *command]
+        command = ["penstock", "config", "set", *option, *pairs, AND, *command]
     return Plan(
         title=f"Change settings of {title}",
-        command=_joined(command),
+        command=command,
         columns=["setting", "before", "after", "source"],
         rows=rows,
         execute=execute,
         blocked=blocked,
     )
-
-
-def _joined(words: list[str]) -> list[str]:
-    from penstock_console.plans import Shell
-
-    return [Shell(word) if word == "&&" else word for word in words]
 
 
 def _shown(present: object, name: str, wanted: dict[str, str]) -> str:

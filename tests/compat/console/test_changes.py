@@ -225,6 +225,82 @@ def test_dead_letters_are_grouped_and_sent_back(
     assert browser.plan("dead-letters.replay", topic=source, error="Nothing")["blocked"]
 
 
+def test_dead_letters_are_sent_to_another_topic(
+    browser: Browser, make_topic: MakeTopic, bootstrap: str, write: Write
+) -> None:
+    target, letters = make_topic(), make_topic()
+    producer = Producer({"bootstrap.servers": bootstrap})
+    producer.produce(letters, b"value", b"k", headers=dead_letter("gone", 0))
+    assert producer.flush(60) == 0
+    write(letters, [b"no letter"])
+    plan = browser.plan(
+        "dead-letters.replay", topic=letters, to=target, **{"from": "earliest"}, count=5, rate=100, partition=0
+    )
+    assert plan["command"] == (
+        f"penstock dlq replay {letters} --partition 0 --from earliest --to {target} --rate 100 --count 5 --execute "
+        f"--bootstrap {bootstrap}"
+    )
+    assert plan["warnings"] == [
+        "The letters stay in the dead-letter topic.",
+        "1 records are no dead letters, and are skipped.",
+        f"All letters are sent to topic {target}, not to their own topics.",
+    ]
+    job = browser.execute(plan).json["job"]
+    eventually(lambda: browser.read(f"jobs/{job}")["state"] != "running")
+    assert browser.read(f"jobs/{job}")["message"] == f"Sent 1 letters of {letters} back."
+    assert [row["value"]["text"] for row in browser.read(f"topics/{target}/records")["rows"]] == ["value"]
+
+
+def test_a_fixed_setting_of_a_node_is_not_planned(browser: Browser) -> None:
+    plan = browser.plan("node.settings", name="1", set={"node.id": "2"})
+    assert plan["blocked"] == (
+        "Setting 'node.id' cannot be changed while the broker runs. Change its configuration file."
+    )
+    assert plan["digest"] is None
+
+
+def test_settings_of_all_nodes_are_set_and_unset_by_two_commands(browser: Browser, bootstrap: str) -> None:
+    plan = browser.plan("cluster.settings", set={"log.cleaner.backoff.ms": "16000"}, unset=["message.max.bytes"])
+    assert plan["title"] == "Change settings of all nodes" and plan["blocked"] is None
+    assert plan["command"] == (
+        f"penstock config set --cluster log.cleaner.backoff.ms=16000 --bootstrap {bootstrap} && "
+        f"penstock config unset --cluster message.max.bytes --bootstrap {bootstrap}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"value": 7}, "Invalid argument 'value': expected text, null or"),
+        ({"value": {"base64": "*"}}, "Invalid base64 in 'value'"),
+        ({"value": {"base64": "", "more": 1}}, "Invalid argument 'value': expected text, null or"),
+        ({"headers": [["name"]]}, "Invalid argument 'headers': expected"),
+        ({"headers": [["x", "y"]] * 1001}, "A record has at most 1000 headers."),
+        ({"value": "x" * 1_000_000, "copies": 1000}, "1000 records of 1000000 bytes are larger than 40 MiB."),
+    ],
+)
+def test_records_that_cannot_be_written_are_rejected(
+    browser: Browser, make_topic: MakeTopic, arguments: dict[str, Any], why: str
+) -> None:
+    answer = browser.post("/api/c/local/changes/records.produce/plan", {"topic": make_topic(), **arguments})
+    assert answer.status == 400 and why in answer.json["error"]["message"]
+
+
+def test_a_large_record_is_not_part_of_the_command(browser: Browser, make_topic: MakeTopic) -> None:
+    topic = make_topic()
+    plan = browser.plan("records.produce", topic=topic, value="x" * 5000)
+    assert plan["command"].startswith(f"penstock produce {topic} --format json --file record.json --bootstrap ")
+
+
+@pytest.mark.parametrize("verb", ("password", "remove"))
+def test_a_user_that_does_not_exist_is_not_changed(browser: Browser, verb: str) -> None:
+    assert browser.plan(f"user.{verb}", user="nobody")["blocked"] == "User 'nobody' does not exist."
+
+
+def test_a_job_that_does_not_exist_is_not_found(browser: Browser) -> None:
+    assert browser.get("/api/c/local/jobs/nothing").status == 404
+
+
 def test_quotas_are_set_and_removed(browser: Browser) -> None:
     entity = {"client-id": new_name("<client>")}
     plan = browser.plan("quota.set", entity=entity, quotas={"producer_byte_rate": 1024})
@@ -299,6 +375,11 @@ def test_a_change_that_does_not_exist_is_not_found(browser: Browser) -> None:
         ("group.reset", {"group": "g", "to": "5", "topics": ["missing-topic"]}),
         ("quota.set", {"entity": {"planet": "x"}, "quotas": {"producer_byte_rate": 1}}),
         ("quota.set", {"entity": {"user": "x"}, "quotas": {"producer_byte_rate": "1"}}),
+        ("topic.settings", {"name": "t", "set": {}, "unset": []}),
+        ("cluster.settings", {"set": {}}),
+        ("cluster.settings", {"set": {"log.retention.ms": "1"}, "unset": ["log.retention.ms"]}),
+        ("node.settings", {"name": "one", "set": {"log.retention.ms": "1"}}),
+        ("group.reset", {"group": "g", "to": "last:5"}),
         ("acl.add", {"acls": []}),
         ("acl.add", {"acls": [{"principal": "a"}]}),
         ("replicas.move", {"topic": "t", "to": ["x"]}),

@@ -40,3 +40,8 @@ def test_the_last_of_duplicate_names_wins() -> None:
 def test_a_malformed_escape_is_rejected() -> None:
     with pytest.raises(StartupError):
         parse_properties(r"a=\u12")
+
+
+def test_a_backslash_at_the_end_of_the_file_joins_nothing() -> None:
+    assert parse_properties("a=1\\") == {"a": "1"}
+    assert parse_properties("a=1\n\\") == {"a": "1"}

@@ -199,3 +199,51 @@ def test_default_replicas_follow_the_hosts_of_the_controllers(hosts: list[str], 
         assert settings.integer("default.replication.factor") == replicas
         assert settings.integer("offsets.topic.replication.factor") == replicas
         assert settings.integer("min.insync.replicas") == in_sync
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("listeners", "nonsense", "Each listener must have the form NAME://host:port"),
+        ("listeners", "A://:1,a://:2", "Each listener must have a different name"),
+        ("metrics.listener", "https://:9100", "It must have the form http://host:port or unix:/path"),
+        ("max.connections.per.ip.overrides", "10.0.0.1", "Each entry must have the form host:count"),
+        ("max.connections.per.ip.overrides", "10.0.0.1:many", "Each entry must have the form host:count"),
+        ("super.users", "admin", "Each entry must have the form User:name"),
+        ("sasl.enabled.mechanisms", "GSSAPI", "Penstock does not support Kerberos. Use one of: PLAIN"),
+        ("sasl.mechanism.inter.broker.protocol", "OAUTHBEARER", "Nodes of a cluster can use one of: PLAIN"),
+        ("group.consumer.migration.policy", "sideways", "String must be one of .case insensitive.: DISABLED"),
+        ("log.retention.ms", "0", "log.retention.ms must be unlimited"),
+        ("log.retention.hours", "0", "log.retention.hours must be unlimited"),
+        ("log.roll.ms", "0", "log.roll.ms must be greater than or equal to 1"),
+        ("ssl.enabled.protocols", "", "must not be empty. Valid values include"),
+        ("ssl.enabled.protocols", "TLSv1.2,", "values must not be empty"),
+    ],
+)
+def test_a_value_that_the_broker_cannot_use_is_rejected_with_the_reason(name: str, text: str, why: str) -> None:
+    with pytest.raises(StartupError, match=why):
+        BrokerSettings.load(file={name: text})
+
+
+def test_the_source_of_a_value_is_the_narrowest_one_that_sets_it() -> None:
+    static = BrokerSettings({"log.segment.bytes": "2000000", "log.retention.bytes": "5"})
+    settings = static.with_dynamic(
+        cluster={"log.segment.bytes": "3000000", "log.retention.bytes": "6"}, node={"log.segment.bytes": "4000000"}
+    )
+    names = ("log.segment.bytes", "log.retention.bytes", "log.roll.hours")
+    assert [settings.source(name) for name in names] == [
+        Source.DYNAMIC_BROKER,
+        Source.DYNAMIC_DEFAULT_BROKER,
+        Source.DEFAULT,
+    ]
+    assert static.source("log.segment.bytes") == Source.STATIC_BROKER
+
+
+def test_very_many_different_topics_do_not_fill_the_memory() -> None:
+    broker = BrokerSettings()
+    first = topic_settings(broker, {"retention.ms": "1"})
+    assert topic_settings(broker, {"retention.ms": "1"}) is first
+    for number in range(2, 1100):
+        topic_settings(broker, {"retention.ms": str(number)})
+    assert topic_settings(broker, {"retention.ms": "1"}) == first
+    assert topic_settings(broker, {"retention.ms": "1"}) is not first

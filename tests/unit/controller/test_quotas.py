@@ -67,3 +67,37 @@ def test_the_record_contains_each_part_of_the_entity() -> None:
     ).records
     assert isinstance(record, ClientQuotaRecord)
     assert [(part.entity_type, part.entity_name) for part in record.entity] == list(both)
+
+
+RATE = (("producer_byte_rate", 1.0),)
+
+
+@pytest.mark.parametrize(
+    ("entity", "changes", "message"),
+    [
+        ((), RATE, "Invalid empty client quota entity"),
+        ((("group", "g"),), RATE, "Unhandled client quota entity type: group"),
+        ((("user", ""),), RATE, "Empty user not supported"),
+        ((("ip", "10.0.0.1"), ("user", "u")), RATE, "Invalid quota entity combination, IP entity shouldnot be combined "
+         "with User or ClientId"),
+        ((("ip", "10.0.0.1"),), RATE, "Invalid configuration key producer_byte_rate"),
+        ((("ip", "10.0.0.1"),), (("connection_creation_rate", 2.0**31),), "Proposed value for connection_creation_rate "
+         "is too large for an INT."),
+        (USER, RATE + RATE, "Ignoring duplicate entity ClientQuotaEntity(entries={user=u})"),
+    ],
+)  # fmt: skip
+def test_a_change_that_makes_no_sense_is_refused_with_kafkas_message(
+    entity: Entity, changes: tuple[tuple[str, float], ...], message: str
+) -> None:
+    assert decide(EMPTY, QuotaChanges(entity, changes)) == ([message], EMPTY)
+
+
+@pytest.mark.parametrize("name", ("10.0.0.1", "::1", None))
+def test_an_address_or_all_addresses_may_have_a_limit(name: str | None) -> None:
+    messages, image = decide(EMPTY, QuotaChanges((("ip", name),), (("connection_creation_rate", 5.0),)))
+    assert messages == [None] and image.quotas == {(("ip", name),): {"connection_creation_rate": 5.0}}
+
+
+def test_an_entity_that_is_named_twice_is_refused() -> None:
+    messages, _ = decide(EMPTY, QuotaChanges(USER, RATE), QuotaChanges(USER, RATE))
+    assert messages == ["Ignoring duplicate entity ClientQuotaEntity(entries={user=u})"]

@@ -13,6 +13,7 @@ pa = pytest.importorskip("pyarrow")
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
+from penstock.wire.batch import patch_crc  # noqa: E402
 from penstock.wire.records import Record, decode_batch, encode_batch  # noqa: E402
 from penstock_client.errors import Corrupt  # noqa: E402
 from penstock_client.protocol.connection import PAD  # noqa: E402
@@ -209,3 +210,68 @@ def test_single_records_survive_a_round_trip() -> None:
     assert [(one.key, one.value) for one in decode_batch(data)] == [(b"query", b"{}" * 100)]
     both = memoryview(data + data)
     assert list(simple.decode_all(both, 0, len(both))) == [(0, b"query", b"{}" * 100)] * 2
+
+
+def test_an_old_format_and_a_broken_header_are_rejected_with_the_offset() -> None:
+    sealed = bytearray(encode_batch([Record(timestamp=1, key=b"k", value=b"v")], base_offset=42))
+    old = bytes(sealed[:16]) + b"\x01" + bytes(sealed[17:])
+    with pytest.raises(Corrupt, match="the batch at offset 42 has format 1; only version 2"):
+        list(scan(memoryview(old), 0, len(old)))
+    for at, number in ((8, 5), (23, -1), (57, -1)):
+        broken = bytearray(sealed)
+        broken[at : at + 4] = number.to_bytes(4, "big", signed=True)
+        with pytest.raises(Corrupt, match="the batch at offset 42 has an invalid header"):
+            list(scan(memoryview(broken), 0, len(broken)))
+
+
+def test_timestamps_far_apart_are_decoded() -> None:
+    stamps = [0, 2**61, 5]
+    sealed = encode_batch([Record(timestamp=each, key=None, value=b"v") for each in stamps])
+    assert opened(sealed).timestamps.tolist() == stamps
+
+
+def test_records_with_log_append_time_have_the_time_of_their_batch() -> None:
+    plain = encode_batch([Record(timestamp=1, key=None, value=b"a"), Record(timestamp=9, key=None, value=b"b")])
+    stamped = bytearray(
+        encode_batch([Record(timestamp=1, key=None, value=b"c"), Record(timestamp=7, key=None, value=b"d")])
+    )
+    stamped[22] |= 8
+    patch_crc(stamped)
+    found = opened(plain + bytes(stamped))
+    assert found.timestamps.tolist() == [1, 9, 7, 7]
+    assert found.timestamp_types.tolist() == [0, 0, 1, 1]
+
+
+def test_compressed_and_plain_batches_are_decoded_together() -> None:
+    batches = [
+        encode_batch([Record(timestamp=1, key=None, value=value)], codec=codec)
+        for value, codec in ((b"a", 0), (b"b", 4), (b"c", 0))
+    ]
+    assert opened(b"".join(batches)).values().to_pylist() == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize("codec", (5, 7))
+def test_an_unknown_codec_is_rejected(codec: int) -> None:
+    with pytest.raises(Corrupt, match=f"unknown compression codec {codec}"):
+        decompress(codec, b"")
+
+
+def test_concatenated_snappy_streams_are_one() -> None:
+    one, two = bytes(compress(2, b"first ")), bytes(compress(2, b"second"))
+    assert bytes(decompress(2, one + two)) == b"first second"
+    with pytest.raises(Corrupt, match="the snappy stream is truncated"):
+        decompress(2, one + two[:18])
+    with pytest.raises(Corrupt, match="the snappy stream is truncated"):
+        decompress(2, one[:-1])
+
+
+def test_a_header_without_a_key_and_cut_headers_are_rejected() -> None:
+    good = encode_batch([Record(timestamp=1, key=None, value=None, headers=((b"k", b"v"),))])
+    kind = HEADERS
+    assert headers(opened(good), kind).to_pylist() == [[{"key": "k", "value": b"v"}]]
+    at = good.rindex(b"\x02k")
+    for change, why in ((b"\x01", "a header has no key"), (b"\x00", "the headers of a record do not fill its length")):
+        broken = bytearray(good[:at] + change + good[at + 1 :])
+        patch_crc(broken)
+        with pytest.raises(Corrupt, match=why):
+            headers(opened(bytes(broken)), kind)

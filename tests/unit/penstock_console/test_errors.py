@@ -1,7 +1,9 @@
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from penstock.actions.errors import ActionError, ActionErrors, unknown_topic
-from penstock.sqlview.errors import QueryError, too_slow
+from penstock.model.errors import InvalidConfig
+from penstock.sqlview.errors import QueryError, TooManyQueries, too_slow
 from penstock_client.errors import BrokerError, PenstockClientError
 from penstock_console.errors import ApiError, api_error
 
@@ -20,6 +22,9 @@ from penstock_console.errors import ApiError, api_error
         (ActionError("x"), 400),
         (ActionErrors([ActionError("a", code="_TIMED_OUT"), ActionError("b")]), 504),
         (QueryError("x"), 400),
+        (TooManyQueries("x"), 429),
+        (KafkaException(KafkaError(KafkaError._TIMED_OUT)), 504),
+        (InvalidConfig("x"), 400),
         (PenstockClientError("x"), 502),
         (BrokerError(29, "reading orders-0"), 403),
         (BrokerError(3, "reading orders-0"), 404),

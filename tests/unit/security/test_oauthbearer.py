@@ -175,3 +175,26 @@ def test_malformed_messages_fail(data: bytes) -> None:
 def test_another_authorization_id_fails() -> None:
     with pytest.raises(AuthenticationFailed, match="different from the token's user"):
         server().step(message(sign(CLAIMS), "a=bob"))
+
+
+def test_keys_that_must_not_verify_tokens_are_not_used() -> None:
+    small = rsa.generate_private_key(65537, 1024)
+    unusable = [
+        entry(rsa_key(), "encryption", use="enc"),
+        entry(small, "small"),
+        {"kty": "EC", "crv": "secp256k1", "x": "AA", "y": "AA"},
+        {"kty": "EC", "crv": "P-256", "x": "AA"},
+        {"kty": "RSA", "e": "AQAB", "n": "!"},
+        entry(EC_KEY, "other algorithm", alg="RS256"),
+        "no object",
+    ]
+    assert [key.kid for key in load_keys(json.dumps({"keys": [*unusable, entry(EC_KEY, "e")]}))] == ["e"]
+    with pytest.raises(InvalidKeys, match="no RSA or EC key for signatures"):
+        load_keys(json.dumps({"keys": unusable}))
+
+
+def test_a_signature_of_another_length_is_rejected() -> None:
+    head, claims, signature = sign(CLAIMS, EC_KEY, "ES256", kid="e").split(".")
+    assert check(f"{head}.{claims}.{signature}").user == "alice"
+    with pytest.raises(InvalidToken, match="not signed by a known key"):
+        check(f"{head}.{claims}.{signature[:40]}")

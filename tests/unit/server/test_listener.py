@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from penstock.config.settings import BrokerSettings
 from penstock.metrics.metrics import Metrics
 from penstock.quotas.limits import Spans
@@ -60,3 +62,48 @@ def test_connections_over_the_quota_of_their_address_are_held_then_closed() -> N
     assert last.is_closed
     session.lost(None)
     assert isinstance(listening.accept(Peer("10.0.0.1")), ClientSession)
+
+
+def admission(clock: TickingClock, **settings: str) -> Admission:
+    given = BrokerSettings({name.replace("_", "."): value for name, value in settings.items()})
+    return Admission(clock, lambda: given, Metrics({}))
+
+
+@pytest.mark.parametrize(
+    ("settings", "hosts", "limit"),
+    [
+        ({"max_connections": "2"}, ["10.0.0.1", "10.0.0.2", "10.0.0.3"], "max.connections"),
+        ({"max_connections_per_ip": "2"}, ["10.0.0.1"] * 3, "max.connections.per.ip"),
+        (
+            {"max_connections_per_ip": "9", "max_connections_per_ip_overrides": "10.0.0.9:1, 10.0.0.1:2"},
+            ["10.0.0.1"] * 3,
+            "max.connections.per.ip",
+        ),
+        ({"max_connection_creation_rate": "2"}, ["10.0.0.1", "10.0.0.2", "10.0.0.3"], "max.connection.creation.rate"),
+    ],
+)
+def test_a_connection_over_a_limit_is_rejected_and_the_limit_is_logged_once(
+    settings: dict[str, str], hosts: list[str], limit: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = TickingClock()
+    door = admission(clock, **settings)
+    assert [door.admit(host) for host in hosts] == [True, True, False]
+    assert not door.admit(hosts[-1])
+    assert caplog.messages == [f"rejecting connections from {hosts[-1]}: {limit} is reached"]
+    assert door.open_count == 2
+
+
+def test_a_closed_connection_makes_room_for_the_next() -> None:
+    door = admission(TickingClock(), max_connections_per_ip="1")
+    assert door.admit("10.0.0.1") and not door.admit("10.0.0.1") and door.admit("10.0.0.2")
+    door.leave("10.0.0.1")
+    assert door.open_count == 1
+    assert door.admit("10.0.0.1")
+
+
+def test_the_rate_of_connections_is_counted_by_the_second() -> None:
+    clock = TickingClock()
+    door = admission(clock, max_connection_creation_rate="1")
+    assert door.admit("10.0.0.1") and not door.admit("10.0.0.1")
+    clock.tick(1.0)
+    assert door.admit("10.0.0.1")

@@ -52,3 +52,23 @@ def test_a_record_that_is_cut_short_is_rejected(record: ShareRecord, data: st.Da
         decode(key, value[: data.draw(st.integers(0, len(value) - 1))])
     with pytest.raises(Corruption):
         decode(key[: data.draw(st.integers(2, len(key) - 1))], value)
+
+
+def test_a_newer_version_and_extra_bytes_are_rejected_with_the_reason() -> None:
+    key, value = encode(ShareRecord(KEY, ShareSnapshot(1, 2, 3, 10, 100, 200)))
+    assert value is not None
+    with pytest.raises(Corruption, match="version 7 of share record type 0 is not supported by this release"):
+        decode(key, b"\x00\x07" + value[2:])
+    with pytest.raises(Corruption, match="the value of a share record of type 0 has 3 extra bytes"):
+        decode(key, value + b"abc")
+    with pytest.raises(Corruption, match="the key of a share record of type 0 has 1 extra bytes"):
+        decode(key + b"x", value)
+
+
+def test_unknown_fields_of_a_range_are_skipped() -> None:
+    key, value = encode(ShareRecord(KEY, ShareUpdate(1, 2, 3, (StateRange(10, 12, 2, 1),))))
+    assert value is not None
+    start = value.index(b"\x00\x00\x00\x00\x00\x00\x00\x0c") + 11
+    assert value[start] == 0, "the number of tagged fields behind the delivery count"
+    extended = value[:start] + b"\x01\x05\x02ab" + value[start + 1 :]
+    assert decode(key, extended) == decode(key, value)

@@ -21,6 +21,7 @@ from penstock.wire.codec import (
     request_class,
     response_class,
     seen_request_class,
+    write_error,
     write_request,
     write_response,
 )
@@ -349,6 +350,41 @@ def test_a_request_cut_at_any_position_is_malformed(api_key: int, version: int) 
 def test_random_bytes_raise_no_other_error(key_and_version: tuple[int, int], pieces: list[bytes]) -> None:
     with contextlib.suppress(MalformedRequest):
         assert read_request(*key_and_version, b"".join(pieces)) is not None
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version", "fields"),
+    [
+        (ApiKey.API_VERSIONS, 0, ("error_code",)),
+        (ApiKey.SASL_AUTHENTICATE, 0, ("error_code", "error_message")),
+        (ApiKey.DESCRIBE_CLUSTER, 0, ("error_code", "error_message")),
+    ],
+)
+def test_an_error_is_written_with_its_message_if_the_response_has_one(
+    api_key: int, version: int, fields: tuple[str, ...]
+) -> None:
+    body = write_error(api_key, version, 34, "log in first")
+    assert body is not None
+    answer = read_response(api_key, version, body)
+    expected = {"error_code": ErrorCode.illegal_sasl_state, "error_message": "log in first"}
+    assert {name: getattr(answer, name) for name in fields} == {name: expected[name] for name in fields}
+
+
+@pytest.mark.parametrize("api_key", (ApiKey.DELETE_TOPICS, ApiKey.CREATE_TOPICS, ApiKey.PRODUCE))
+def test_an_api_that_has_errors_only_for_items_has_no_response_for_all(api_key: int) -> None:
+    assert write_error(api_key, APIS[api_key].max_version, 34, "log in first") is None
+
+
+def test_a_request_with_too_many_tagged_fields_is_rejected() -> None:
+    body = b"\x00\x01\x01" + pack_uvarint(ELEMENT_COUNT_MAX + 1) + b"\x63\x00" * (ELEMENT_COUNT_MAX + 1)
+    with pytest.raises(MalformedRequest, match="too many tagged fields"):
+        read_request(ApiKey.METADATA, 12, body)
+
+
+def test_an_array_that_a_version_may_not_leave_out_is_not_written_as_null() -> None:
+    answer = latest_response(ApiKey.LIST_GROUPS)(throttle_time=timedelta(0), error_code=ErrorCode.none, groups=None)
+    with pytest.raises(CannotWrite, match="groups may not be null in this version"):
+        write_response(ApiKey.LIST_GROUPS, 4, answer)
 
 
 def test_successors_without_directories_become_candidates() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.wire.api import APIS, ApiKey
 from penstock.wire.frame import (
+    CLIENT_ID_SIZE_MAX,
     TAGGED_FIELDS_MAX,
     Header,
     MalformedRequest,
@@ -51,6 +52,12 @@ def test_a_null_client_id_becomes_an_empty_one() -> None:
 
 def test_invalid_utf8_in_a_client_id_is_replaced() -> None:
     assert header_of(fixed(ApiKey.FETCH, 11, b"a\xff\xfeb")).client_id == "a��b"
+
+
+def test_a_long_client_id_is_cut_where_it_is_used_as_a_prefix() -> None:
+    header = header_of(fixed(ApiKey.FETCH, 11, b"x" * 5000) + b"body")
+    assert header.client_id == "x" * CLIENT_ID_SIZE_MAX
+    assert header.body_position == 10 + 5000
 
 
 def test_an_unknown_version_is_left_to_the_dispatcher() -> None:

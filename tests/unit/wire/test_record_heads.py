@@ -10,6 +10,7 @@ from penstock.model.errors import CorruptMessage, InvalidRecord
 from penstock.model.job import Job, finish
 from penstock.wire.batch import HEADER_SIZE, BatchHeader, patch_crc
 from penstock.wire.codecs import NONE, ZSTD
+from penstock.wire.hot.primitives import pack_uvarint
 from penstock.wire.record_heads import HEADS_PER_READ_MAX, Head, RecordHeads
 from penstock.wire.records import Record, decode_batch, encode_batch
 from penstock.wire.unpacking import CHUNK_SIZE
@@ -107,3 +108,72 @@ def test_a_batch_with_fewer_records_than_it_claims_names_the_one_that_is_missing
     sealed[23:27] = count.to_bytes(4, "big")
     with pytest.raises(InvalidRecord, match=f"record {count}"):
         heads_of(bytes(sealed))
+
+
+def zigzag(value: int) -> bytes:
+    return pack_uvarint((value << 1) ^ (value >> 31))
+
+
+def batch_of(fields: bytes, *, size: int | None = None, count: int = 1, behind: bytes = b"") -> bytes:
+    """Return a batch with one record of the given fields behind its attributes."""
+    body = b"\x00" + fields
+    payload = zigzag(len(body) if size is None else size) + body + behind
+    sealed = bytearray(encode_batch([Record(timestamp=1, key=None, value=None)]))
+    sealed[HEADER_SIZE:] = payload
+    sealed[8:12] = (len(sealed) - 12).to_bytes(4, "big")
+    sealed[HEADER_SIZE - 4 : HEADER_SIZE] = count.to_bytes(4, "big")
+    patch_crc(sealed)
+    return bytes(sealed)
+
+
+SMALL_VALUE = zigzag(1) + b"v"
+LARGE_VALUE = zigzag(CHUNK_SIZE) + bytes(CHUNK_SIZE)
+"""A record with it does not fit into a chunk, and is scanned field by field."""
+START = b"\x00\x00\x01"
+"""Timestamp delta and offset delta 0, no key."""
+
+
+@pytest.mark.parametrize("value", (SMALL_VALUE, LARGE_VALUE), ids=("small", "large"))
+@pytest.mark.parametrize(
+    ("start", "rest", "why"),
+    [
+        (b"\x00" + zigzag(1) + b"\x01", b"\x00", "offset delta 1 is not within 0 and 0"),
+        (b"\x00" + zigzag(-1) + b"\x01", b"\x00", "offset delta -1 is not within 0 and 0"),
+        (b"\x00\x00" + zigzag(-2), b"\x00", "key of -2 bytes"),
+        (START, zigzag(-1), "-1 headers in"),
+        (START, zigzag(9) + b"\x00\x00", "9 headers in 2 bytes"),
+        (START, zigzag(1) + zigzag(-1) + b"\x00", "a header without a key"),
+        (START, zigzag(1) + b"\x00" + zigzag(-2), "a header value of -2 bytes"),
+        (START, b"\x00" + b"rest", r"its fields take \d+ bytes"),
+        (b"\x80" * 10 + b"\x00", b"\x00", "a variable-length integer is longer than 10 bytes"),
+        (b"\x00" + b"\x80" * 5 + b"\x00", b"\x00", "a variable-length integer is longer than 5 bytes"),
+    ],
+)
+def test_a_broken_record_is_rejected_with_its_position_and_the_reason(
+    value: bytes, start: bytes, rest: bytes, why: str
+) -> None:
+    with pytest.raises(InvalidRecord, match=why) as raised:
+        heads_of(batch_of(start + value + rest))
+    assert str(raised.value).startswith("record 0: ")
+    assert [index for index, _ in raised.value.record_errors] == [0]
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        (START + zigzag(2 * CHUNK_SIZE) + bytes(2 * CHUNK_SIZE) + b"\x00", "is larger than the rest of the record"),
+        (
+            START + zigzag(CHUNK_SIZE - 3) + bytes(CHUNK_SIZE - 3) + zigzag(64),
+            "its fields take more bytes than its size",
+        ),
+    ],
+)
+def test_fields_of_a_large_record_stay_within_its_size(fields: bytes, why: str) -> None:
+    with pytest.raises(InvalidRecord, match=why):
+        heads_of(batch_of(fields, size=CHUNK_SIZE + 4))
+
+
+@pytest.mark.parametrize("size", (1, 3 * CHUNK_SIZE))
+def test_bytes_behind_the_last_record_are_rejected_with_their_number(size: int) -> None:
+    with pytest.raises(InvalidRecord, match=f"{size} bytes follow the 1 records of the batch"):
+        heads_of(batch_of(START + SMALL_VALUE + b"\x00", behind=bytes(size)))

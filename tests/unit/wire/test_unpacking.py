@@ -2,6 +2,7 @@
 
 import tracemalloc
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 import pytest
@@ -9,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.model.errors import CorruptMessage, InvalidRecord
+from penstock.model.job import finish
 from penstock.wire.codecs import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from penstock.wire.compression import compress, decompress
-from penstock.wire.unpacking import CHUNK_SIZE, memory_needed, unpack
+from penstock.wire.unpacking import CHUNK_SIZE, DECOMPRESSED_SIZE_MAX, memory_needed, pull, unpack
 
 CODECS = (NONE, GZIP, SNAPPY, LZ4, ZSTD)
 BOMB_SIZE = 30_000_000
@@ -83,6 +85,39 @@ def test_a_large_raw_snappy_block_is_yielded_as_a_call() -> None:
     assert len(raw) > 128 * 1024
     first = next(unpack(SNAPPY, memoryview(raw)))
     assert callable(first)
+
+
+def test_a_job_decompresses_a_large_raw_snappy_block_off_the_event_loop() -> None:
+    import cramjam
+
+    data = Random(1).randbytes(200_000)
+    raw = bytes(cramjam.snappy.compress_raw(data))
+    chunks = unpack(SNAPPY, memoryview(raw))
+    job = pull(chunks)
+    call = next(job)
+    assert callable(call)
+    with pytest.raises(StopIteration) as ended:
+        job.send(call())
+    parts = [ended.value.value]
+    while (chunk := finish(pull(chunks))) is not None:
+        parts.append(chunk)
+    assert b"".join(parts) == data
+    assert decompress(SNAPPY, raw) == data
+    assert memory_needed(SNAPPY, memoryview(raw)) >= len(data)
+
+
+@pytest.mark.parametrize(
+    ("head", "needed"),
+    [
+        (b"\x28\xb5\x2f\xfd", DECOMPRESSED_SIZE_MAX),  # Too short for the size of its window.
+        (b"\x28\xb5\x2f\xfd\x20\x64", 100),  # One segment of 100 bytes.
+        (b"\x28\xb5\x2f\xfd\xa0\x64\x00\x00\x00", DECOMPRESSED_SIZE_MAX),  # One segment with a longer size.
+        (b"\x28\xb5\x2f\xfd\x00\x09", 1024 * 2 * 9 // 8),
+    ],
+)
+def test_the_memory_of_a_zstd_frame_follows_from_its_header(head: bytes, needed: int) -> None:
+    least = memory_needed(GZIP, memoryview(b""))
+    assert memory_needed(ZSTD, memoryview(head)) == least + needed
 
 
 def test_large_windows_are_known_before_decompression() -> None:

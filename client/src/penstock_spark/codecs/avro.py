@@ -71,10 +71,14 @@ class Avro:
     def spark_type(self) -> DataType:
         from pyspark.sql.types import StructType
 
-        kind = struct_type(_ddl(json.loads(self._text()), {}))
+        kind = struct_type(self.ddl())
         if not isinstance(kind, StructType):
             raise PenstockClientError("the Avro schema must be a record schema, because its fields become columns")
         return kind
+
+    def ddl(self) -> str:
+        """Return the Spark type as DDL."""
+        return _ddl(json.loads(self._text()), {})
 
     def decoder(self) -> Callable[[bytes], dict[str, Any]]:
         import fastavro

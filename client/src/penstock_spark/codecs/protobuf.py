@@ -46,8 +46,11 @@ class Protobuf:
         return decoding(value, self.spark_type(), lambda: _decoder(content, message, is_wire_format))
 
     def spark_type(self) -> DataType:
-        descriptor = _message_class(self._content(), self.message).DESCRIPTOR
-        return struct_type(_struct(descriptor, ()))
+        return struct_type(self.ddl())
+
+    def ddl(self) -> str:
+        """Return the Spark type as DDL."""
+        return _struct(_message_class(self._content(), self.message).DESCRIPTOR, ())
 
     def decoder(self) -> Callable[[bytes], dict[str, Any]]:
         return _decoder(self._content(), self.message, self.is_wire_format)

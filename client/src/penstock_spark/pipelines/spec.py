@@ -79,9 +79,7 @@ def load_spec(where: Path, settings: Mapping[str, str] | None = None) -> Spec:
         raise PenstockClientError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(given, dict):
         raise PenstockClientError(f"{path} is empty: a pipeline needs name, storage and libraries ({EXAMPLE})")
-    if settings:
-        given["configuration"] = {**(given.get("configuration") or {}), **settings}
-    return _unpack(given, path)
+    return _unpack(given, settings or {}, path)
 
 
 def _find(folder: Path) -> Path:
@@ -99,21 +97,22 @@ def _find(folder: Path) -> Path:
     return found[0]
 
 
-def _unpack(given: Mapping[str, Any], path: Path) -> Spec:
+def _unpack(given: Mapping[str, Any], settings: Mapping[str, str], path: Path) -> Spec:
     for name in given:
         if name not in FIELDS:
             raise PenstockClientError(f"{path}: unknown field '{name}'.{nearest(str(name), FIELDS)}")
     for name in ("name", "storage"):
         if not isinstance(given.get(name), str) or not given[name]:
             raise PenstockClientError(f"{path}: the field '{name}' is missing ({EXAMPLE})")
-    own, spark = _configuration(given.get("configuration") or {}, path)
+    own, spark = _configuration(given.get("configuration") or {}, settings, path)
+    libraries = given.get("libraries") or []
     return Spec(
         name=given["name"],
         folder=path.parent.resolve(),
         storage=_storage(given["storage"], path.parent),
         catalog=given.get("catalog"),
         database=given.get("database", given.get("schema")),
-        globs=tuple(_glob(entry, path) for entry in given.get("libraries") or []),
+        globs=tuple(_glob(entry, path) for entry in (libraries if isinstance(libraries, list) else [libraries])),
         spark=spark,
         bootstrap=own.get("bootstrap.servers", DEFAULT_BOOTSTRAP),
         provider=_provider(own.get("provider", "python")),
@@ -123,10 +122,11 @@ def _unpack(given: Mapping[str, Any], path: Path) -> Spec:
     )
 
 
-def _configuration(given: Any, path: Path) -> tuple[dict[str, str], dict[str, str]]:
-    """Return Penstock's settings without their prefix, and Spark's."""
+def _configuration(given: Any, settings: Mapping[str, str], path: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """Return Penstock's settings without their prefix, and Spark's; `settings` override those of the file."""
     if not isinstance(given, dict):
         raise PenstockClientError(f"{path}: configuration must be a list of 'name: value' lines")
+    given = given | dict(settings)
     for name, value in given.items():
         if not isinstance(value, str):
             raise PenstockClientError(f'{path}: configuration {name} must be a string: write {name}: "{value}"')

@@ -1,7 +1,8 @@
 """Direct reading of a broker's segment files: a backfill without load on the broker.
 
 `plan` runs on the driver: it finds the files of each range, splits large ones at entries of their offset index, and
-adds the aborted transactions from the `.txnindex` files. Offsets come from the broker, so nothing uncommitted is read.
+adds the aborted transactions, which it finds by their markers: a broker may write its `.txnindex` files later. Offsets
+come from the broker, so nothing uncommitted is read.
 Mode `auto` fetches the newest segment of each partition. Raises for the directory of another topic.
 """
 
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from penstock_client.errors import Corrupt, PenstockClientError
 from penstock_client.offsets import Range
 from penstock_client.protocol.cluster import READ_COMMITTED
+from penstock_client.records.batches import CONTROL, TRANSACTIONAL
 from penstock_spark.topics.options import SourceOptions
 
 if TYPE_CHECKING:
@@ -25,10 +27,15 @@ if TYPE_CHECKING:
     from penstock_client.columns import Columns
 
 _INDEX_ENTRY: Final = Struct(">ii")
-_ABORTED_ENTRY: Final = Struct(">hqqqq")
+# Of a batch header: base offset, length, magic, attributes, last offset delta, producer id and number of records.
+_BATCH: Final = Struct(">qi4xb4xhi16xq6xi")
+_MARKER_TYPE: Final = slice(68, 70)
+"""The type in the key of a marker, the only record of its batch; 0 is abort."""
 _PIECE_SIZE: Final = 64 * 1024 * 1024
 _READ_SIZE: Final = 8 * 1024 * 1024
 _HEADER_SIZE: Final = 61
+_PREFIX_SIZE: Final = 12
+_ABORT: Final = b"\x00\x00"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +72,7 @@ def plan(
                 "driver and every executor; else use mode 'fetch'."
             )
         _check_id(folder, ids.get(wanted.topic, ""))
+        aborted = _aborted(files, options, wanted)
         if options.mode == "auto":
             files = files[:-1]
         covered = wanted.start
@@ -72,7 +80,7 @@ def plan(
             end = wanted.end if file.next_base is None else min(wanted.end, file.next_base)
             if covered < end and file.base <= covered:
                 piece = Range(wanted.topic, wanted.partition, covered, end)
-                pieces += _cut(piece, file, _aborted(files, options, piece))
+                pieces += _cut(piece, file, aborted)
                 covered = end
         if covered < wanted.end:
             rest.append(Range(wanted.topic, wanted.partition, covered, wanted.end))
@@ -134,21 +142,44 @@ def _index(file: _File) -> Iterator[tuple[int, int]]:
 
 
 def _aborted(files: list[_File], options: SourceOptions, wanted: Range) -> tuple[tuple[int, int, int], ...]:
-    """Return (producer id, first offset, last offset) of aborted transactions with rows in the range."""
+    """Return (producer id, first offset, offset of the marker) of aborted transactions with rows in the range.
+
+    A transaction may end long after the range, so all headers up to the end of the log are read.
+    """
     if options.isolation != READ_COMMITTED:
         return ()
     found = []
+    begun: dict[int, int] = {}
     for file in files:
         if file.next_base is not None and file.next_base <= wanted.start:
             continue
-        try:
-            data = file.path.with_suffix(".txnindex").read_bytes()
-        except OSError:
-            continue
-        for _, producer, first, last, _ in _ABORTED_ENTRY.iter_unpack(data[: len(data) // 34 * 34]):
-            if first < wanted.end and last >= wanted.start:
+        for base, last, producer, marker in _transactional(file):
+            if marker is None:
+                begun.setdefault(producer, base)
+                continue
+            first = begun.pop(producer, None)
+            if marker == _ABORT and first is not None and first < wanted.end and last >= wanted.start:
                 found.append((producer, first, last))
     return tuple(found)
+
+
+def _transactional(file: _File) -> Iterator[tuple[int, int, int, bytes | None]]:
+    """Yield first and last offset, producer id and type of marker of transactional batches; None if it has rows."""
+    try:
+        with open(file.path, "rb", buffering=0) as stream:
+            position = 0
+            while len(head := os.pread(stream.fileno(), _MARKER_TYPE.stop, position)) >= _HEADER_SIZE:
+                base, length, magic, attributes, delta, producer, count = _BATCH.unpack_from(head)
+                if magic != 2 or length <= 0:
+                    return
+                if attributes & CONTROL:
+                    # Compaction leaves a marker without its record when no row of its transaction is left.
+                    yield base, base + delta, producer, head[_MARKER_TYPE] if count else b""
+                elif attributes & TRANSACTIONAL:
+                    yield base, base + delta, producer, None
+                position += _PREFIX_SIZE + length
+    except OSError:
+        return
 
 
 def _within(aborted: tuple[tuple[int, int, int], ...], low: int, high: int) -> tuple[tuple[int, int], ...]:

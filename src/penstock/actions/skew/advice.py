@@ -35,6 +35,9 @@ def advise(seen: Observed) -> list[str]:
 def _advice(seen: Observed) -> Iterator[str]:
     if seen.imbalance <= EVEN_MAX or seen.partition_count < 2:
         return
+    if not seen.sampled:
+        yield "The load is uneven, but no recent record could be read: run the command again while records are written."
+        return
     fair = 1 / seen.partition_count
     hot = [heavy for heavy in seen.heavy if heavy.share > fair / 2]
     for heavy in hot[:3]:
@@ -49,7 +52,7 @@ def _advice(seen: Observed) -> Iterator[str]:
             f"There are only {seen.distinct_keys} keys for {seen.partition_count} partitions. Choose a key with more "
             "values, for example an id instead of a category."
         )
-    if seen.sampled and seen.keyless > seen.sampled / 2:
+    if seen.keyless > seen.sampled / 2:
         yield (
             "Most records have no key, so the producer chose the partition. Use its sticky or round-robin "
             "partitioner, and look for code that sets partitions explicitly."

@@ -134,9 +134,7 @@ def _read_flexible(frame: memoryview, position: int, *, by_id: bool) -> ProduceR
             position = skip_tags(frame, position)
         topics.append((topic, partitions))
         position = skip_tags(frame, position)
-    position = skip_tags(frame, position)
-    if position > len(frame):
-        raise MalformedRequest("Produce request ends too early")
+    skip_tags(frame, position)
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
