@@ -314,6 +314,9 @@ class Demo:
         if self._broker is not None and self._broker.poll() is None:
             self._broker.terminate()
             _end(self._broker, BROKER_STOP_S)
+        for each in (self._set_up, self._orders, self._spark, self._broker):
+            if each is not None and each.stdin is not None:
+                each.stdin.close()
         if self._bootstrap:
             self._display.say("stopped; start the demo again to continue with the same data")
 
@@ -340,8 +343,6 @@ def _end(process: subprocess.Popen[str], patience_s: float) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    if process.stdin is not None:
-        process.stdin.close()
 
 
 def _end_offsets(consumer: "Consumer", topic: str) -> dict[int, int]:
