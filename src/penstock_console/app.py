@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Final
 from urllib.parse import quote
 
 from starlette.applications import Starlette
@@ -17,6 +18,9 @@ from penstock_console.guard import Guard
 from penstock_console.json_content import respond
 from penstock_console.settings import ConsoleSettings
 from penstock_console.static_files import StaticFiles
+
+_MIRRORED: Final = {"": "overview", "topics": "topics"}
+"""Pages with the data that they show first. The largest ones: others gain little."""
 
 
 def build_app(settings: ConsoleSettings) -> ASGIApp:
@@ -38,7 +42,7 @@ def build_app(settings: ConsoleSettings) -> ASGIApp:
         return files.page()
 
     async def page(request: Request) -> Response:
-        return files.page()
+        return files.page(_data_address(request))
 
     async def missing(request: Request, error: Exception) -> Response:
         found = not_found("There is no such page.", hint="Begin at /.")
@@ -53,3 +57,12 @@ def build_app(settings: ConsoleSettings) -> ASGIApp:
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: missing})
     app.router.redirect_slashes = False
     return Guard(app, settings, console.sessions)
+
+
+def _data_address(request: Request) -> str | None:
+    """Return the address of the data that a page shows, if both addresses have the same form."""
+    cluster, _, rest = request.path_params["path"].partition("/")
+    if rest not in _MIRRORED:
+        return None
+    query = f"?{request.url.query}" if request.url.query and rest else ""
+    return f"/api/c/{quote(cluster, safe='')}/{_MIRRORED[rest]}{query}"

@@ -7,6 +7,7 @@ Files that are changed while the console runs are read again.
 
 import hashlib
 import mimetypes
+from html import escape
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -18,6 +19,8 @@ FOLDER: Final = Path(__file__).parent / "static"
 PREFIX: Final = "/static/"
 KEPT: Final = {"cache-control": "max-age=31536000, immutable"}
 _INDEX: Final = "index.html"
+_PRELOAD: Final = '<link rel="preload" as="fetch" href="{}" crossorigin>'
+_SESSION: Final = _PRELOAD.format("/api/session")
 
 Stamps = dict[Path, tuple[int, int]]
 
@@ -35,13 +38,15 @@ class StaticFiles:
         self._folder = folder
         self._files = self._read(self._stamps())
 
-    def page(self) -> Response:
-        """Return the page that loads all others."""
+    def page(self, data: str | None = None) -> Response:
+        """Return the page that loads all others; browsers request `data` with its first files, not after them."""
         stamps = self._stamps()
         if stamps != self._files.stamps:
             self._files = self._read(stamps)
         files = self._files
         page = files.contents[_INDEX].decode().replace(f'"{PREFIX}', f'"{PREFIX}{files.version}/')
+        if data is not None:
+            page = page.replace(_SESSION, f"{_SESSION}\n{_PRELOAD.format(escape(data))}", 1)
         return Response(page, media_type="text/html")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -120,6 +121,13 @@ def test_topics_are_sorted_and_the_address_keeps_it(world: Sample, visitor: Visi
     page.locator("tbody tr").first.get_by_role("link", name="web.clicks", exact=True).wait_for()
     page.reload()
     page.locator("tbody tr").first.get_by_role("link", name="web.clicks", exact=True).wait_for()
+
+
+@pytest.mark.parametrize("path", ["", "topics", "topics?search=nothing-like-it"])
+def test_a_page_uses_the_data_that_was_requested_with_its_files(world: Sample, visitor: Visitor, path: str) -> None:
+    page = open_page(visitor, world, path)
+    preloaded = page.evaluate("[...document.querySelectorAll('link[as=fetch]')].map((each) => each.href)")
+    assert {each for each in visitor.requests if re.search("/api/c/local/(overview|topics)", each)} <= set(preloaded)
 
 
 def test_a_refresh_does_not_replace_the_rows(world: Sample, visitor: Visitor) -> None:

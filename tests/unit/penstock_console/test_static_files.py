@@ -1,6 +1,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from penstock_console.app import build_app
 from penstock_console.static_files import StaticFiles
 from tests.support.console import request, settings_for
@@ -27,6 +29,32 @@ async def test_a_page_of_an_older_version_gets_the_current_file_and_does_not_kee
     assert older.body == current.body
     assert older.headers["cache-control"] == current.headers["cache-control"] == "no-cache"
     assert older.headers["content-type"].startswith("text/javascript")
+
+
+@pytest.mark.parametrize(
+    ("path", "data"),
+    [
+        ("/c/local", "/api/c/local/overview"),
+        ("/c/local/", "/api/c/local/overview"),
+        ("/c/local/?window=1h", "/api/c/local/overview"),
+        ("/c/local/topics", "/api/c/local/topics"),
+        ("/c/local/topics?sort=rate&order=desc", "/api/c/local/topics?sort=rate&amp;order=desc"),
+        ("/c/local/topics?search=%22%3E%3Cscript%3E", "/api/c/local/topics?search=%22%3E%3Cscript%3E"),
+    ],
+)
+async def test_the_data_of_large_pages_is_requested_with_their_files(path: str, data: str) -> None:
+    page = await request(build_app(settings_for()), "GET", path)
+    assert preloads(page.body) == ["/api/session", data]
+
+
+@pytest.mark.parametrize("path", ["/c/local/topics/orders", "/c/local/sql"])
+async def test_other_pages_request_their_data_themselves(path: str) -> None:
+    page = await request(build_app(settings_for()), "GET", path)
+    assert preloads(page.body) == ["/api/session"]
+
+
+def preloads(page: bytes) -> list[str]:
+    return re.findall(r'<link rel="preload" as="fetch" href="([^"]+)" crossorigin>', page.decode())
 
 
 def test_a_changed_file_gets_a_new_address(tmp_path: Path) -> None:

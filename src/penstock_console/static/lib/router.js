@@ -43,11 +43,13 @@ export function useRoute() {
   return route();
 }
 
-// The query of the page, with defaults. A value that equals its default is left out of the address.
+// The query of the page, with defaults; a function that changes it; and the part of it that differs from the defaults.
+// A value that equals its default is left out of the address.
 export function useQuery(defaults) {
   useAddress();
   const given = new URLSearchParams(location.search);
   const query = Object.fromEntries(Object.entries(defaults).map(([name, value]) => [name, given.get(name) ?? value]));
+  const changed = Object.fromEntries([...given].filter(([name, value]) => name in defaults && value !== defaults[name]));
   const change = useCallback((changes, { push = false } = {}) => {
     const next = new URLSearchParams(location.search);
     for (const [name, value] of Object.entries(changes)) {
@@ -58,7 +60,7 @@ export function useQuery(defaults) {
     const address = `${location.pathname}${search ? `?${search}` : ""}`;
     if (address !== `${location.pathname}${location.search}`) go(address, { replace: !push });
   }, []);
-  return [query, change];
+  return [query, change, changed];
 }
 
 function isPlain(event) {

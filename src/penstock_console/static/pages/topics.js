@@ -39,8 +39,9 @@ const COLUMNS = [
 ];
 
 export default function Topics() {
-  const [query, setQuery] = useQuery({ search: "", internal: "false", sort: "name", order: "asc", state: "", page: "1", size: "50" });
-  const source = useData(api("topics", query));
+  // The defaults are those of the API, so that the address of the data is the one that the server preloads.
+  const [query, setQuery, changed] = useQuery({ search: "", internal: "false", sort: "name", order: "asc", state: "", page: "1", size: "50" });
+  const source = useData(api("topics", changed));
   const sort = (name) => setQuery({ sort: name, order: query.sort === name && query.order === "asc" ? "desc" : name === query.sort ? "asc" : name === "rate" ? "desc" : "asc", page: 1 });
   const create = html`<${ChangeButton} label="Create topic" isPrimary shortcut="main" action="topic.create" fields=${CREATE} initial=${{}} toArguments=${toTopic} onDone=${source.reload} />`;
   const isFiltered = query.search || query.state;
