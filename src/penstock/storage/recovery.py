@@ -290,6 +290,8 @@ def _list_segments(plan: _Plan) -> None:
 
 def _create_first_segment(plan: _Plan, offset: int) -> None:
     segment = open_segment(plan.directory, plan.folder, offset, plan.settings, plan.now_ms, create=True)
+    # Kafka's tools expect the files, even if they are empty.
+    segment.save_indexes()
     plan.state.segments.append(segment)
     plan.state.folder_changed = True
 

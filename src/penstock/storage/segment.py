@@ -224,6 +224,7 @@ class Segment:
         self.directory.disk.cut(file, position)
         file.sync()
         self.size = position
+        was_indexed = len(self.offset_index) > 0
         self.offset_index.truncate(position)
         self.time_index.truncate(offset)
         self.txn_index.expected = None
@@ -238,6 +239,10 @@ class Segment:
         self._find_max_timestamp()
         if position == 0:
             self.first_timestamp = None
+        if was_indexed and self.is_small:
+            # Nothing saves the indexes of a small segment later, and Kafka's tools would find the old entries.
+            with suppress(OSError):
+                self.save_indexes()
 
     # Reading
 

@@ -242,12 +242,12 @@ def test_dead_letters_are_sent_to_another_topic(
     )
     assert plan["warnings"] == [
         "The letters stay in the dead-letter topic.",
-        "1 records are no dead letters, and are skipped.",
+        "Skips 1 record without the headers of a dead letter.",
         f"All letters are sent to topic {target}, not to their own topics.",
     ]
     job = browser.execute(plan).json["job"]
     eventually(lambda: browser.read(f"jobs/{job}")["state"] != "running")
-    assert browser.read(f"jobs/{job}")["message"] == f"Sent 1 letters of {letters} back."
+    assert browser.read(f"jobs/{job}")["message"] == f"Sent 1 letter of {letters} back."
     assert [row["value"]["text"] for row in browser.read(f"topics/{target}/records")["rows"]] == ["value"]
 
 
@@ -276,7 +276,7 @@ def test_settings_of_all_nodes_are_set_and_unset_by_two_commands(browser: Browse
         ({"value": {"base64": "", "more": 1}}, "Invalid argument 'value': expected text, null or"),
         ({"headers": [["name"]]}, "Invalid argument 'headers': expected"),
         ({"headers": [["x", "y"]] * 1001}, "A record has at most 1000 headers."),
-        ({"value": "x" * 1_000_000, "copies": 1000}, "1000 records of 1000000 bytes are larger than 40 MiB."),
+        ({"value": "x" * 1_000_000, "copies": 1000}, "Too large: 1000 records of 1000000 bytes. The limit is 40 MiB."),
     ],
 )
 def test_records_that_cannot_be_written_are_rejected(
