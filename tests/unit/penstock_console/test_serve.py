@@ -1,5 +1,6 @@
 """The address that the console listens on."""
 
+import asyncio
 import os
 import socket
 
@@ -34,3 +35,19 @@ def test_an_ipv6_address_is_in_brackets() -> None:
         pytest.skip("needs an IPv6 address")
     with listener:
         assert address_of(listener).startswith("http://[::1]:")
+
+
+async def test_connections_send_without_delay() -> None:
+    without_delay: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = writer.get_extra_info("socket")
+        without_delay.set_result(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+
+    listener = listen("127.0.0.1", 0)
+    async with await asyncio.start_server(connected, sock=listener):
+        _, writer = await asyncio.open_connection(*listener.getsockname())
+        assert await without_delay
+        writer.close()
+        await writer.wait_closed()
