@@ -52,22 +52,6 @@ def test_every_page_of_the_table_has_a_module() -> None:
     assert names == {path.stem for path in (STATIC / "pages").iterdir()}
 
 
-def modules_of(path: Path, found: set[Path]) -> set[Path]:
-    """Return the modules that a script imports, and those that they import."""
-    for each in IMPORT.findall(path.read_text(encoding="utf-8")):
-        module = (path.parent / each).resolve()
-        if module not in found:
-            found.add(module)
-            modules_of(module, found)
-    return found
-
-
-def test_the_start_page_loads_the_modules_of_the_frame_in_parallel() -> None:
-    page = (STATIC / "index.html").read_text(encoding="utf-8")
-    preloaded = {STATIC.resolve() / each for each in re.findall(r'modulepreload" href="/static/([^"]+)"', page)}
-    assert preloaded == modules_of(STATIC / "app.js", set())
-
-
 def test_the_start_page_has_no_inline_script_or_style() -> None:
     page = (STATIC / "index.html").read_text(encoding="utf-8")
     assert re.findall(r"<script(?![^>]*\ssrc=)[^>]*>", page) == []

@@ -4,8 +4,10 @@ from pathlib import Path
 import pytest
 
 from penstock_console.app import build_app
-from penstock_console.static_files import StaticFiles
+from penstock_console.static_files import FOLDER, StaticFiles
 from tests.support.console import request, settings_for
+
+STATIC = FOLDER.resolve()
 
 
 def addresses(page: bytes) -> list[str]:
@@ -57,8 +59,33 @@ def preloads(page: bytes) -> list[str]:
     return re.findall(r'<link rel="preload" as="fetch" href="([^"]+)" crossorigin>', page.decode())
 
 
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/c/local/", {"app.js", "lib/router.js", "vendor/htm-preact.js", "pages/overview.js", "lib/chart.js"}),
+        ("/c/local/dead-letters", {"app.js", "lib/router.js", "vendor/htm-preact.js", "pages/dead_letters.js"}),
+        ("/c/local/topics/orders", {"app.js", "lib/router.js", "vendor/htm-preact.js"}),
+        ("/c/local/../app", {"app.js", "lib/router.js", "vendor/htm-preact.js"}),
+    ],
+)
+async def test_a_page_names_its_scripts_and_what_they_import(path: str, expected: set[str]) -> None:
+    page = await request(build_app(settings_for()), "GET", path)
+    named = set(re.findall(r'<link rel="modulepreload" href="/static/[^/]+/([^"]+)">', page.body.decode()))
+    assert named >= expected
+    assert {each for each in named if each.startswith("pages/")} == {
+        each for each in expected if each.startswith("pages/")
+    }
+    imported = {
+        (STATIC / each).parent.joinpath(module).resolve().relative_to(STATIC).as_posix()
+        for each in named
+        for module in re.findall(r'^import .* from "([^"]+)"', (STATIC / each).read_text(), re.MULTILINE)
+    }
+    # The library of charts is loaded after the page is drawn.
+    assert imported <= named and "vendor/uplot.js" not in named
+
+
 def test_a_changed_file_gets_a_new_address(tmp_path: Path) -> None:
-    (tmp_path / "index.html").write_text('<script src="/static/app.js"></script>')
+    (tmp_path / "index.html").write_text('<head><script src="/static/app.js"></script></head>')
     (tmp_path / "app.js").write_text("1;")
     files = StaticFiles(tmp_path)
     before = addresses(bytes(files.page().body))
