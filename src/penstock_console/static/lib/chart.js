@@ -8,10 +8,6 @@ import { Segments } from "./ui.js";
 
 const HEIGHT = 200;
 
-// uPlot is larger than everything else together. It is loaded while the page reads its data, and a page is drawn
-// without waiting for it.
-const library = import("../vendor/uplot.js");
-
 function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
@@ -65,7 +61,8 @@ export function Chart({ times, lines, label }) {
     };
     const observer = new ResizeObserver(() => plot.current?.setSize({ width: Math.max(200, host.current.clientWidth), height: HEIGHT }));
     let isOver = false;
-    library.then(({ default: uPlot }) => {
+    // uPlot is larger than everything else together, so it is loaded after the first drawing of a page.
+    import("../vendor/uplot.js").then(({ default: uPlot }) => {
       if (isOver) return;
       plot.current = new uPlot(options, latest.current, host.current);
       observer.observe(host.current);
