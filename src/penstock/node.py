@@ -180,7 +180,7 @@ class Node:
             raise
 
     async def _build(self, store: LogStore) -> None:
-        self._server.security = self._security.build_listeners(self.metrics, lambda: self.context.quorum.image)
+        self._server.security = self._security.build_listeners(self.metrics, lambda: quorum.image)
         quorum = await self._open_quorum(store)
         services = self._build_cluster_services(store, quorum)
         self._context, marker_sender = self._build_context(store, quorum, services)
