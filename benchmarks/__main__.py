@@ -23,7 +23,7 @@ from benchmarks import bars, groups, lifecycle
 from benchmarks.bars import Results
 from benchmarks.echo import echo_p50_us
 from benchmarks.load import Load, LoadFailed
-from benchmarks.measures import MEASURES, Figures, Measure
+from benchmarks.measures import MEASURES, Figures, Measure, is_better
 from benchmarks.targets import Target
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.java_tools import KAFKA_VERSION, JavaMissing
@@ -130,7 +130,7 @@ def _measured(load: Load, measure: Measure, target: Target, scale: float, notes:
 
 def _keep_best(results: Results, measure: Measure, title: str, found: Figures) -> None:
     best = results.get((measure.name, title))
-    if found and (best is None or (found[measure.best_by] > best[measure.best_by]) == measure.higher_is_better):
+    if found and is_better(found, best, measure.best_by, higher_is_better=measure.higher_is_better):
         results[measure.name, title] = found
 
 

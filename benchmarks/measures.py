@@ -31,6 +31,11 @@ class Measure:
     """The shape of a row of small requests; an echo server is measured with it, too."""
 
 
+def is_better(found: Figures, known: Figures | None, figure: str, *, higher_is_better: bool) -> bool:
+    """Return whether a round is the first one, or better than the best one before it."""
+    return known is None or (found[figure] > known[figure]) == higher_is_better
+
+
 @contextmanager
 def topic_of(target: Target, partitions: int = 1) -> Iterator[str]:
     topic = target.new_topic(partitions)

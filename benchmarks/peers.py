@@ -18,10 +18,11 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from benchmarks import groups, lifecycle, measures, replication, transactions
+from benchmarks import groups, lifecycle, measures, replication
+from benchmarks.bars import FSYNC, KAFKA, OS
 from benchmarks.load import BUILD, Load, LoadFailed
-from benchmarks.measures import Figures, raw_produce, topic_of, with_cpu
-from benchmarks.peers_page import FSYNC, KAFKA, OS, Page, Row, Section
+from benchmarks.measures import Figures, Measure, is_better, raw_produce, topic_of, with_cpu
+from benchmarks.peers_page import Page, Row, Section
 from benchmarks.targets import Target
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.apache_kafka_cluster import ApacheKafkaCluster
@@ -71,7 +72,7 @@ class Results:
     def keep_best(self, title: str, found: Mapping[str, Figures]) -> None:
         for name, figures in found.items():
             row, known = ROWS[name], self.figures.get((name, title))
-            if known is None or (figures[row.figure] > known[row.figure]) == row.higher_is_better:
+            if is_better(figures, known, row.figure, higher_is_better=row.higher_is_better):
                 self.figures[name, title] = dict(figures)
         rows = [{"row": row, "target": target, "figures": each} for (row, target), each in self.figures.items()]
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -175,36 +176,36 @@ def _throughput(size: int, codec: str, partitions: int) -> Run:
     return run
 
 
-SMALL: Mapping[str, measures.Measure] = {
-    "small requests, 1 connection x 5 deep": measures.Measure(
-        "", raw_produce(100, connections=1, depth=5, count=60_000), "requests/s"
+_MEASURES = {each.name: each for each in measures.MEASURES}
+SMALL = (
+    Measure(
+        "100 B requests, 1 connection x 5 deep, acks=1",
+        raw_produce(100, connections=1, depth=5, count=60_000),
+        "requests/s",
     ),
-    "small requests, 4 connections x 16 deep": measures.Measure(
-        "", raw_produce(100, connections=4, depth=16, count=150_000), "requests/s"
+    _MEASURES[measures.SMALL],
+    _MEASURES[measures.DEPTH_1],
+    Measure(
+        measures.DEPTH_1.replace("acks=1", "acks=all"),
+        raw_produce(100, connections=1, depth=1, count=20_000, acks=-1),
+        "p50_us",
+        higher_is_better=False,
     ),
-    "one request at a time, acks=1": measures.Measure(
-        "", raw_produce(100, connections=1, depth=1, count=20_000), "p50_us", higher_is_better=False
-    ),
-    "one request at a time, acks=all": measures.Measure(
-        "", raw_produce(100, connections=1, depth=1, count=20_000, acks=-1), "p50_us", higher_is_better=False
-    ),
-    "offset commits, one consumer, one at a time": measures.Measure("", groups.commits(1, depth=1), "commits/s"),
-    "offset commits, 4 groups x 16 deep": measures.Measure("", groups.commits(4, depth=16), "commits/s"),
-    "transactions of one small record and offsets": measures.Measure(
-        "", transactions.small_transactions, "transactions/s"
-    ),
-}
+    _MEASURES[measures.COMMITS_ONE],
+    _MEASURES[measures.COMMITS],
+    _MEASURES[measures.TRANSACTIONS],
+)
 
 
 def _single_node() -> Iterator[tuple[str, Run]]:
     for size, codec, partitions in _shapes():
         yield _name("produce and consume", size, codec, partitions), _throughput(size, codec, partitions)
-    for name, measure in SMALL.items():
-        yield name, partial(_one_row, name, measure)
+    for measure in SMALL:
+        yield measure.name, partial(_one_row, measure)
 
 
-def _one_row(name: str, measure: measures.Measure, load: Load, target: Target, scale: float) -> Mapping[str, Figures]:
-    return {name: measure.run(load, target, scale)}
+def _one_row(measure: Measure, load: Load, target: Target, scale: float) -> Mapping[str, Figures]:
+    return {measure.name: measure.run(load, target, scale)}
 
 
 def _latency(share: float, rate: int, load: Load, target: Target, scale: float) -> Mapping[str, Figures]:
@@ -260,8 +261,8 @@ SECTIONS = (
         "Small requests",
         "Produce requests with one record of 100 B, from a client in C; CPU time of the broker per request.",
         tuple(
-            Row(name, each.best_by, higher_is_better=each.higher_is_better, cost="CPU us/request")
-            for name, each in SMALL.items()
+            Row(each.name, each.best_by, higher_is_better=each.higher_is_better, cost="CPU us/request")
+            for each in SMALL
         ),
     ),
     Section(

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.bars import FSYNC, KAFKA, OS
+
 Figures = Mapping[str, float]
-FSYNC, OS, KAFKA = "Penstock (fsync)", "Penstock (os)", "Apache Kafka (os)"
 TIE = 1.05
 """Brokers closer to each other than this are called equal."""
 

@@ -24,12 +24,12 @@ from rich.table import Table
 
 from benchmarks.frames import produce_frame
 from benchmarks.load import Load
+from benchmarks.measures import Figures, is_better
 from benchmarks.proc import cpu_seconds
 from tests.support.apache_kafka_cluster import ApacheKafkaCluster
 from tests.support.java_tools import JavaMissing
 from tests.support.penstock_cluster import PenstockCluster
 
-Figures = dict[str, float]
 OS, FSYNC, KAFKA = "Penstock (os)", "Penstock (fsync)", "Apache Kafka"
 RECORDS, BATCHES, DEEP, DEPTH_1 = "1 KB records", "256 KB batches", "16 KB batches", "depth 1, 1 KB"
 ONE_PROCESS, TWO_PROCESSES = "one process", "two processes"
@@ -212,7 +212,7 @@ def _warm(load: Load, targets: list[Target], console: Console, *, seconds: float
 
 def _keep_best(results: dict[tuple[str, str], Figures], measure: Measure, title: str, figures: Figures) -> None:
     known = results.get((measure.name, title))
-    if known is None or (figures[measure.best_by] > known[measure.best_by]) == measure.higher_is_better:
+    if is_better(figures, known, measure.best_by, higher_is_better=measure.higher_is_better):
         results[measure.name, title] = figures
 
 

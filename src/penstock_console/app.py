@@ -42,9 +42,9 @@ def build_app(settings: ConsoleSettings) -> ASGIApp:
         return files.page()
 
     async def page(request: Request) -> Response:
-        rest = request.path_params["path"].partition("/")[2]
+        cluster, _, rest = request.path_params["path"].partition("/")
         # The address of a page below another one, such as that of a topic, does not name its module.
-        return files.page(rest.replace("-", "_") or "overview", _data_address(request, rest))
+        return files.page(rest.replace("-", "_") or "overview", _data_address(cluster, rest, request.url.query))
 
     async def missing(request: Request, error: Exception) -> Response:
         found = not_found("There is no such page.", hint="Begin at /.")
@@ -61,10 +61,8 @@ def build_app(settings: ConsoleSettings) -> ASGIApp:
     return Guard(app, settings, console.sessions)
 
 
-def _data_address(request: Request, rest: str) -> str | None:
+def _data_address(cluster: str, rest: str, query: str) -> str | None:
     """Return the address of the data that a page shows, if both addresses have the same form."""
     if rest not in _MIRRORED:
         return None
-    query = f"?{request.url.query}" if request.url.query and rest else ""
-    cluster = request.path_params["path"].partition("/")[0]
-    return f"/api/c/{quote(cluster, safe='')}/{_MIRRORED[rest]}{query}"
+    return f"/api/c/{quote(cluster, safe='')}/{_MIRRORED[rest]}" + (f"?{query}" if query and rest else "")

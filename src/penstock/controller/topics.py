@@ -238,7 +238,7 @@ def _with_separators(pieces: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _create(
-    image: Image, topic: NewTopic, rules: CreationRules, existing: "_ExistingNames", charge: Charge
+    image: Image, topic: NewTopic, rules: CreationRules, existing: _ExistingNames, charge: Charge
 ) -> tuple[CreatedTopic, list[MetadataRecord]]:
     check_name(topic.name)
     if topic.name in image.topics:

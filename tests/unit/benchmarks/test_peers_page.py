@@ -5,7 +5,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks.peers_page import FSYNC, KAFKA, OS, Page, Row, Section, number
+from benchmarks.bars import FSYNC, KAFKA, OS
+from benchmarks.peers_page import Page, Row, Section, number
 
 RATE = Row("produce", "records/s", cost="CPU s/GB")
 WAIT = Row("latency", "p99 ms", higher_is_better=False)

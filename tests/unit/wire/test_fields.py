@@ -1,4 +1,4 @@
-"""Fields of records on disk: null and damage are told apart from values."""
+"""Fields of records on disk: values, nulls and damaged bytes."""
 
 import pytest
 
