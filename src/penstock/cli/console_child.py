@@ -1,8 +1,6 @@
 """The web console as a child process of a broker, with a low priority."""
 
-import contextlib
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -12,6 +10,7 @@ from typing import IO, Final, Self
 
 from penstock.actions.port_owner import describe_owner
 from penstock.cli.errors import CommandError
+from penstock.cli.ports import choose_port, try_port
 
 PORT: Final = 8080
 NICE: Final = 10
@@ -30,27 +29,16 @@ def check_console_installed() -> None:
 
 def choose_console_port() -> int:
     """Return the usual port of the console if it is free, and any free one otherwise."""
-    for port in (PORT, 0):
-        with contextlib.suppress(OSError):
-            return _bind(port)
-    raise CommandError("No port is free for the console. Pass one with --console-port.")
+    return choose_port(PORT, owner="the console", option="--console-port")
 
 
 def why_port_is_unusable(port: int) -> str | None:
     """Return why the console cannot listen on a port, or None if it can."""
     try:
-        _bind(port)
+        try_port(port)
     except OSError as error:
         return f"{error.strerror or error}. {describe_owner(port)}".rstrip()
     return None
-
-
-def _bind(port: int) -> int:
-    """Bind a port for a moment; return it, or the one that the system has picked for 0."""
-    with socket.socket() as tried:
-        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        tried.bind(("127.0.0.1", port))
-        return int(tried.getsockname()[1])
 
 
 class ConsoleChild:

@@ -25,6 +25,7 @@ from penstock.cli.console_child import ConsoleChild, choose_console_port, is_con
 from penstock.cli.demo_display import DemoDisplay
 from penstock.cli.errors import CommandError
 from penstock.cli.lifetime import on_stop_signal
+from penstock.cli.ports import choose_port
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
@@ -100,7 +101,7 @@ class Demo:
     def start_broker(self, options: list[str]) -> None:
         command = ["start", "--data", str(self._data), "--log-level", "warning", "--stop-at-eof", *options]
         if not any("--metrics" in word or "metrics.listener" in word for word in options):
-            port = _port_for_metrics()
+            port = choose_port(METRICS_PORT, owner="the metrics", option="--metrics")
             self._metrics_url = f"http://127.0.0.1:{port}/metrics"
             command += ["--metrics", str(port)]
         # A busy machine may take seconds to start even this: the first line comes before everything else.
@@ -356,21 +357,6 @@ def _end_offsets(consumer: "Consumer", topic: str) -> dict[int, int]:
         }
     except (KafkaException, KeyError):
         return {}
-
-
-def _port_for_metrics() -> int:
-    """Return the usual port of the metrics if it is free, and any free one otherwise."""
-    import socket
-
-    for port in (METRICS_PORT, 0):
-        with socket.socket() as tried:
-            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                tried.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return int(tried.getsockname()[1])
-    raise CommandError("No port is free for the metrics. Pass one with --metrics.")
 
 
 def _orders_pipeline() -> Path:
