@@ -18,7 +18,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: abuse chaos failover fuzz crash diff sim help run setup test test-all test-browser flaky coverage check format bench bench-cluster bench-console bench-peers bench-scale bench-spark bench-tls spark-chaos docs docs-site lock release-check screenshots container-check clean
+.PHONY: abuse chaos failover fuzz crash diff sim help run setup test test-all test-browser flaky coverage check format bench bench-cluster bench-console bench-peers bench-scale bench-shares bench-spark bench-tls spark-chaos docs docs-site lock release-check screenshots container-check clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,11 +52,12 @@ flaky: $(DEV_READY) ## Run one test suite repeatedly under stress and report fla
 coverage: $(DEV_READY) ## Measure branch coverage and enforce the minimums
 	@$(BIN)/python -m tests.coverage $(ARGS)
 
-check: $(DEV_READY) ## Lint, type-check, enforce the import layers, and guard the cost of requests
+check: $(DEV_READY) ## Lint, type-check, enforce import layers and sizes, and guard the cost of requests
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python -m pytest -q tests/unit/test_tidy.py
 	@$(BIN)/python -m benchmarks.guard
 
 format: $(DEV_READY) ## Sort imports and format the code with ruff
@@ -80,6 +81,9 @@ bench-scale: $(DEV_READY) ## Benchmark nodes with 100, 1,000 and 10,000 partitio
 
 bench-peers: $(DEV_READY) ## Compare the broker with Apache Kafka in every kind of work, and write docs/performance.md (ARGS=)
 	@$(BIN)/python -m benchmarks.peers $(ARGS)
+
+bench-shares: $(DEV_READY) ## Benchmark share groups, and Apache Kafka for comparison; needs Java (ARGS=)
+	@$(BIN)/python -m benchmarks.shares $(ARGS)
 
 bench-spark: $(DEV_READY) ## Benchmark the Spark source and sink, and Spark's Kafka connector for comparison if Maven is installed (ARGS=)
 	@$(BIN)/python -m benchmarks.spark $(ARGS)

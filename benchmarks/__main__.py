@@ -4,6 +4,7 @@ python -m benchmarks                quick: about three minutes
 python -m benchmarks --full         five rounds, larger amounts, a warm JVM
 python -m benchmarks --no-kafka     only Penstock
 python -m benchmarks -k produce     only rows with 'produce' in the name
+python -m benchmarks --against REV  beside an earlier revision of Penstock instead of Apache Kafka
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from benchmarks.bars import Results
 from benchmarks.echo import echo_p50_us
 from benchmarks.load import Load, LoadFailed
 from benchmarks.measures import MEASURES, Figures, Measure, is_better
+from benchmarks.revision import source_of
 from benchmarks.targets import Target
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.java_tools import KAFKA_VERSION, JavaMissing
@@ -41,10 +43,9 @@ def main() -> int:
     results: Results = {}
     started = time.monotonic()
     with ExitStack() as running:
-        targets = _targets(running, results, notes, with_kafka=not options.no_kafka)
-        for target in targets[1:]:  # the two Penstock targets share one process
+        targets = _targets(running, results, notes, options)
+        for target in _one_per_process(targets):
             results[bars.IDLE, target.title] = lifecycle.idle_memory(target)
-        results[bars.IDLE, bars.FSYNC] = results.get((bars.IDLE, bars.OS), {})
         measures = [one for one in MEASURES if options.pattern in one.name]
         if options.full:
             _warm(load, targets, seconds=90)
@@ -56,7 +57,7 @@ def main() -> int:
         _mock_ceiling(load, results, measures, options.scale)
         _echo_ceiling(load, results, measures, options)
         results[bars.ECHO, bars.ECHO] = {"p50_us": echo_p50_us(load)}
-        for target in (targets[0], *targets[2:]):
+        for target in _one_per_process(targets):
             console.print(f"[dim]memory with connections, restart after kill -9: {target.title}[/dim]")
             _lifecycle(load, results, target, notes, restart=not options.pattern)
         # Last, because their leftovers would count as memory.
@@ -79,6 +80,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="number of rounds per row (quick: 2, full: 5)")
     parser.add_argument("--scale", type=float, help="amount of load; 1.0 takes seconds per row (quick: 0.2, full: 1.0)")
     parser.add_argument("--no-kafka", action="store_true", help="do not measure Apache Kafka")
+    parser.add_argument("--against", metavar="REV", help="measure this revision of Penstock instead of Apache Kafka")
     parser.add_argument("-k", dest="pattern", default="", help="only rows whose name contains this")
     parser.add_argument("--json", help="also write all figures to this file")
     options = parser.parse_args()
@@ -87,18 +89,14 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def _targets(running: ExitStack, results: Results, notes: list[str], *, with_kafka: bool) -> list[Target]:
+def _targets(running: ExitStack, results: Results, notes: list[str], options: argparse.Namespace) -> list[Target]:
     delay = {"group.initial.rebalance.delay.ms": str(groups.INITIAL_DELAY_MS)}
-    penstock = PenstockProcess(properties={"max.connections.per.ip": "20000", **delay})
-    running.callback(penstock.__exit__, None, None, None)
-    seconds = penstock.start()
-    targets = [
-        Target("Penstock", "fsync", penstock, (("flush.mode", "fsync"),)),
-        Target("Penstock", "os", penstock, (("flush.mode", "os"),)),
-    ]
-    for target in targets:
-        results[bars.START, target.title] = {"s": seconds}
-    if with_kafka:
+    properties = {"max.connections.per.ip": "20000", **delay}
+    targets = _both_durabilities("Penstock", PenstockProcess(properties=properties), running, results)
+    if options.against:
+        earlier = PenstockProcess(properties=properties, environment=running.enter_context(source_of(options.against)))
+        targets += _both_durabilities(f"Penstock {options.against}", earlier, running, results)
+    elif not options.no_kafka:
         try:
             kafka = ApacheKafka(quick=False, properties=delay)
         except JavaMissing as reason:
@@ -108,6 +106,20 @@ def _targets(running: ExitStack, results: Results, notes: list[str], *, with_kaf
         seconds = kafka.start()
         targets.append(Target("Apache Kafka", "os", kafka))
         results[bars.START, targets[-1].title] = {"s": seconds}
+    return targets
+
+
+def _one_per_process(targets: list[Target]) -> list[Target]:
+    """Return the first target of each process: the two of a Penstock process share it."""
+    return list({target.server.pid: target for target in reversed(targets)}.values())[::-1]
+
+
+def _both_durabilities(name: str, server: PenstockProcess, running: ExitStack, results: Results) -> list[Target]:
+    running.callback(server.__exit__, None, None, None)
+    seconds = server.start()
+    targets = [Target(name, mode, server, (("flush.mode", mode),)) for mode in ("fsync", "os")]
+    for target in targets:
+        results[bars.START, target.title] = {"s": seconds}
     return targets
 
 

@@ -121,6 +121,7 @@ def _written_log(folder: Path, size_wanted: int) -> tuple[Task, int]:
         bound=offset,
         first_dirty=0,
         now_ms=1_800_000_000_000,
+        now_lags=False,
         delete_retention_ms=0,
         segment_bytes=1 << 30,
         index_interval=4096,

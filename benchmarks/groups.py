@@ -46,7 +46,7 @@ def _prefix() -> str:
     return f"bench-{os.getpid()}-{next(_runs)}"
 
 
-def _wait_for_coordinator(target: Target, *groups: str) -> None:
+def wait_for_coordinator(target: Target, *groups: str) -> None:
     """Make the broker create its internal topic."""
     session = _session(target)
     deadline = time.monotonic() + 30
@@ -130,7 +130,7 @@ def _settle(members: Sequence[_Classic]) -> None:
 def classic_heartbeats(load: Load, target: Target, scale: float) -> Figures:
     """Return the fraction of one core that the heartbeats of all members use."""
     topic, prefix, frames = target.new_topic(), _prefix(), []
-    _wait_for_coordinator(target, *(f"{prefix}-{number}" for number in range(GROUPS)))
+    wait_for_coordinator(target, *(f"{prefix}-{number}" for number in range(GROUPS)))
     for first in range(0, GROUPS, GROUPS_AT_ONCE):
         groups = [f"{prefix}-{number}" for number in range(first, first + GROUPS_AT_ONCE)]
         members = [_Classic(target, group, topic) for group in groups for _ in range(MEMBERS_EACH)]
@@ -148,7 +148,7 @@ def consumer_heartbeats(load: Load, target: Target, scale: float) -> Figures:
     """Return the same for the consumer protocol."""
     topic, prefix = target.new_topic(), _prefix()
     groups = [f"{prefix}-{number}" for number in range(GROUPS)]
-    _wait_for_coordinator(target, *groups)
+    wait_for_coordinator(target, *groups)
     session = _session(target)
     members = [{"group_id": group, "member_id": f"{group}-member-{number}", "member_epoch": 0, "topic_partitions": [],
                 "rebalance_timeout": 60_000, "subscribed_topic_names": [topic]}
@@ -197,7 +197,7 @@ def _share_of_a_core(
 def rebalance(load: Load, target: Target, scale: float) -> Figures:
     """Measure a rebalance of a hundred members: from a new JoinGroup until the last member has its assignment."""
     topic, group = target.new_topic(), _prefix()
-    _wait_for_coordinator(target, group)
+    wait_for_coordinator(target, group)
     members = [_Classic(target, group, topic) for _ in range(LARGE)]
     for one in members:
         one.ask_to_join()
@@ -231,7 +231,7 @@ def commits(group_count: int, *, depth: int) -> Callable[[Load, Target, float], 
     def run(load: Load, target: Target, scale: float) -> Figures:
         topic, prefix = target.new_topic(), _prefix()
         groups = [f"{prefix}-{number}" for number in range(group_count)]
-        _wait_for_coordinator(target, *groups)
+        wait_for_coordinator(target, *groups)
         if target.name == "Penstock":
             _make_durable(target)
         row = {"partition_index": 0, "committed_offset": COMMITTED, "committed_leader_epoch": -1,

@@ -16,12 +16,13 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
+from uuid import UUID
 
 import penstock
 from penstock.wire.api import ApiKey
 from penstock.wire.records import Record, encode_batch
 from penstock_sim import admin
-from penstock_sim.client import Client
+from penstock_sim.client import Client, seconds
 from penstock_sim.consumers import FETCH_VERSION, fetch_fields
 from penstock_sim.host import Host
 from penstock_sim.loop import SimLoop
@@ -32,7 +33,10 @@ from penstock_sim.world import World
 RECORDED: Final = Path(__file__).with_name("guard.json")
 GROWTH_MAX: Final = 1.15
 WARM_UP, COUNT = 20, 100
-TOPIC, GROUP = "orders", "billing"
+TOPIC, GROUP, SHARE_GROUP, MEMBER = "orders", "billing", "workers", "worker"
+SHARE_BATCH = 10
+
+Address = tuple[str, int]
 
 
 class Instructions:
@@ -93,8 +97,59 @@ class Measured(World):
         offset = {"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}
         commit = {"group_id": GROUP, "topics": [{"name": TOPIC, "partitions": [offset]}]}
         await self._count("commit an offset", coordinator, ApiKey.OFFSET_COMMIT, 9, commit)
+        await self._count_share_fetches(address, await client.coordinator(0, SHARE_GROUP), partition)
 
-    async def _count(self, name: str, address: tuple[str, int], api: int, version: int, values: dict[str, Any]) -> None:
+    async def _count_share_fetches(self, address: Address, coordinator: Address, partition: Any) -> None:
+        """Count fetches of one record each, which accept the record before it."""
+        topic_id = await self._join(coordinator)
+        offset = await self._share_fetch(address, topic_id, 0, None)
+        records = [Record(timestamp=1, value=b"v" * 100) for _ in range(SHARE_BATCH)]
+        for _ in range(0, WARM_UP + COUNT, SHARE_BATCH):
+            produced = produce_fields(partition, bytes(encode_batch(records)), acks=1)
+            await self._client.ask(address, ApiKey.PRODUCE, PRODUCE_VERSION, **produced)
+        for number in range(WARM_UP):
+            offset = await self._share_fetch(address, topic_id, number + 1, offset)
+        with Instructions(self.hosts[0], self.loop) as run:
+            for number in range(WARM_UP, WARM_UP + COUNT):
+                offset = await self._share_fetch(address, topic_id, number + 1, offset)
+        assert offset is not None, "every fetch has got a record"
+        self.figures["share fetch of 1"] = round(run.count / COUNT)
+
+    async def _join(self, coordinator: Address) -> UUID:
+        """Join the share group and return the id of the topic when it is assigned."""
+        epoch = 0
+        while True:
+            names = [TOPIC] if epoch == 0 else None
+            reply = await self._client.ask(
+                coordinator, ApiKey.SHARE_GROUP_HEARTBEAT, 1,
+                group_id=SHARE_GROUP, member_id=MEMBER, member_epoch=epoch, subscribed_topic_names=names,
+            )  # fmt: skip
+            epoch = reply.member_epoch
+            if reply.assignment is not None and reply.assignment.topic_partitions:
+                topic_id: UUID = reply.assignment.topic_partitions[0].topic_id
+                return topic_id
+            await self._client.backoff()
+
+    async def _share_fetch(self, address: Address, topic_id: UUID, epoch: int, accepted: int | None) -> int | None:
+        """Fetch one record and return its offset, if there is one."""
+        batches = [] if accepted is None else [
+            {"first_offset": accepted, "last_offset": accepted, "acknowledge_types": [1]}
+        ]  # fmt: skip
+        partitions = [{"partition_index": 0, "acknowledgement_batches": batches}]
+        reply = await self._client.ask(
+            address, ApiKey.SHARE_FETCH, 2,
+            group_id=SHARE_GROUP, member_id=MEMBER, share_session_epoch=epoch, max_wait=seconds(0), min_bytes=1,
+            max_bytes=1 << 20, max_records=1, batch_size=1, share_acquire_mode=1,
+            topics=[{"topic_id": topic_id, "partitions": partitions}] if batches or epoch == 0 else [],
+            forgotten_topics_data=[],
+        )  # fmt: skip
+        for topic in reply.responses:
+            for each in topic.partitions[0].acquired_records:
+                offset: int = each.first_offset
+                return offset
+        return None
+
+    async def _count(self, name: str, address: Address, api: int, version: int, values: dict[str, Any]) -> None:
         for _ in range(WARM_UP):
             await self._client.ask(address, api, version, **values)
         with Instructions(self.hosts[0], self.loop) as run:
@@ -120,7 +175,7 @@ def main() -> int:
         return 0
     failed = False
     for name, figure in world.figures.items():
-        before = recorded[version][name]
+        before = recorded[version].get(name, figure)
         is_dearer = figure > before * GROWTH_MAX
         failed |= is_dearer
         remark = f": over {GROWTH_MAX - 1:.0%} more, see `make bench`" if is_dearer else ""

@@ -6,13 +6,15 @@
  *   load latency LIBRDKAFKA BOOTSTRAP TOPIC COUNT SIZE RATE [name=value ...]
  *   load requests HOST PORT FRAME_FILE CONNECTIONS DEPTH COUNT
  *   load paced HOST PORT FRAME_FILE PERIOD SECONDS ERROR_AT
+ *   load shares HOST PORT FRAME_FILE WORK_MS SECONDS
  *   load echo HOST
  *
  * The first three use librdkafka, loaded at run time from the given path, so that no headers are
  * needed. The others send prepared frames over raw sockets: `requests` as fast as they are answered, DEPTH in
  * flight, each connection one frame of the file repeatedly; `paced` each frame of the file on a
- * separate connection once per PERIOD seconds. Each prints one JSON object. `echo` is an echo server:
- * it prints its port and exits when its standard input is closed.
+ * separate connection once per PERIOD seconds; `shares` as the members of a share group, which read the
+ * responses. Each prints one JSON object. `echo` is an echo server: it prints its port and exits when its
+ * standard input is closed.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -29,6 +31,7 @@
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -516,6 +519,225 @@ static int paced(int argc, char **argv) {
     return wrong || answered < sent ? 2 : 0;
 }
 
+/* Members of a share group, each with a connection of its own. FRAME_FILE has three ShareFetch requests of
+   version 2 for each member: the first one, one that acknowledges a range, and one that acknowledges nothing.
+   A member sends the next request WORK_MS after it has received records, and acknowledges them with it.
+   The first fifth of SECONDS is not counted. */
+#define EPOCH_MARK "\x7e\x0c\x0a\x01"
+#define RANGE_MARK "\x7e\x0c\x0a\x02\x7e\x0c\x0a\x03\x7e\x0c\x0a\x02\x7e\x0c\x0a\x03"
+
+typedef struct {
+    int socket;
+    Frame first, acknowledging, plain;
+    char *answer;
+    size_t have, room;
+    uint32_t epoch;
+    unsigned char range[16]; /* first and last offset as they were received */
+    long held;               /* records in the range */
+    long acknowledged;       /* records in the request that waits for its response */
+    double due, sent_at;
+} Member;
+
+typedef struct {
+    const unsigned char *at, *end;
+} Reader;
+
+static const unsigned char *take_bytes(Reader *from, size_t size) {
+    if ((size_t)(from->end - from->at) < size)
+        die("shares", "a response is too short");
+    from->at += size;
+    return from->at - size;
+}
+
+static uint64_t take_varint(Reader *from) {
+    uint64_t value = 0;
+    for (int shift = 0;; shift += 7) {
+        unsigned char byte = *take_bytes(from, 1);
+        value |= (uint64_t)(byte & 127) << shift;
+        if (byte < 128)
+            return value;
+    }
+}
+
+static int64_t take_integer(Reader *from, size_t size) {
+    uint64_t value = 0;
+    for (const unsigned char *at = take_bytes(from, size), *end = at + size; at < end; at++)
+        value = value << 8 | *at;
+    return (int64_t)value;
+}
+
+static void skip_text(Reader *from) {
+    uint64_t size = take_varint(from);
+    take_bytes(from, size ? size - 1 : 0);
+}
+
+static void skip_tags(Reader *from) {
+    for (uint64_t left = take_varint(from); left; left--) {
+        take_varint(from);
+        take_bytes(from, take_varint(from));
+    }
+}
+
+static void expect_no_error(Reader *from, const char *where) {
+    int64_t code = take_integer(from, 2);
+    if (code) {
+        snprintf(error_text, sizeof error_text, "error code %ld", (long)code);
+        die(where, error_text);
+    }
+    skip_text(from);
+}
+
+/* Keep the range of the only partition's records, if the response has any. */
+static void read_share_response(Member *member) {
+    Reader from = {(unsigned char *)member->answer + 4, (unsigned char *)member->answer + member->have};
+    member->held = 0;
+    take_integer(&from, 4); /* correlation id */
+    skip_tags(&from);
+    take_integer(&from, 4); /* throttle time */
+    expect_no_error(&from, "ShareFetch");
+    take_integer(&from, 4); /* lock timeout */
+    if (take_varint(&from) <= 1)
+        return;
+    take_bytes(&from, 16); /* topic id */
+    if (take_varint(&from) <= 1)
+        return;
+    take_integer(&from, 4); /* partition */
+    expect_no_error(&from, "ShareFetch of the partition");
+    expect_no_error(&from, "acknowledgement");
+    take_bytes(&from, 8); /* leader id and epoch */
+    skip_tags(&from);
+    skip_text(&from); /* the records */
+    uint64_t ranges = take_varint(&from);
+    if (ranges <= 1)
+        return;
+    if (ranges > 2)
+        die("shares", "a response has more than one range");
+    memcpy(member->range, take_bytes(&from, 16), 16);
+    Reader range = {member->range, member->range + 16};
+    int64_t first = take_integer(&range, 8);
+    member->held = (long)(take_integer(&range, 8) - first + 1);
+}
+
+static void send_share_fetch(Member *member, size_t epoch_at, size_t range_at) {
+    Frame frame = member->epoch == 0 ? member->first : member->held ? member->acknowledging : member->plain;
+    uint32_t epoch = htonl(member->epoch);
+    if (member->epoch)
+        memcpy(frame.at + epoch_at, &epoch, 4);
+    if (member->held)
+        memcpy(frame.at + range_at, member->range, 16);
+    if (send(member->socket, frame.at, frame.size, MSG_NOSIGNAL) != (ssize_t)frame.size)
+        die("send", NULL);
+    member->acknowledged = member->held;
+    member->epoch++;
+    member->sent_at = now();
+}
+
+/* Return whether the response is complete. */
+static int receive_share_response(Member *member) {
+    while (1) {
+        size_t wanted = 4;
+        if (member->have >= 4) {
+            uint32_t size;
+            memcpy(&size, member->answer, 4);
+            wanted = 4 + (size_t)ntohl(size);
+            if (member->have == wanted)
+                return 1;
+        }
+        if (member->room < wanted)
+            member->answer = realloc(member->answer, member->room = wanted < 65536 ? 65536 : wanted * 2);
+        /* One request is in flight, so nothing follows the response. */
+        ssize_t size = recv(member->socket, member->answer + member->have, member->room - member->have, 0);
+        if (size < 0 && errno == EAGAIN)
+            return 0;
+        if (size <= 0)
+            die("recv", size ? NULL : "the broker closed the connection");
+        member->have += (size_t)size;
+    }
+}
+
+static double client_cpu(void) {
+    struct timespec used;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
+}
+
+static int shares(int argc, char **argv) {
+    if (argc < 5)
+        die("shares", "needs HOST PORT FRAME_FILE WORK_MS SECONDS");
+    long frame_count, accepted = 0, empty = 0, first_due = 0, due_count = 0;
+    double work = atof(argv[3]) / 1000, duration = atof(argv[4]), begun = now(), started = 0, cpu_before = 0;
+    Frame *frames = read_frames(argv[2], &frame_count);
+    long members = frame_count / 3;
+    Member *all = calloc((size_t)members, sizeof *all), **due = calloc((size_t)members, sizeof *due);
+    int ready = epoll_create1(0), timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
+    struct epoll_event timer_event = {.events = EPOLLIN, .data.ptr = NULL};
+    epoll_ctl(ready, EPOLL_CTL_ADD, timer, &timer_event);
+    taken_room = 4000000;
+    taken_times = calloc((size_t)taken_room, sizeof *taken_times);
+    Frame sample = frames[1];
+    char *epoch_mark = memmem(sample.at, sample.size, EPOCH_MARK, 4);
+    char *range_mark = memmem(sample.at, sample.size, RANGE_MARK, 16);
+    if (!epoch_mark || !range_mark)
+        die("shares", "a frame has no place for the epoch or the range");
+    size_t epoch_at = (size_t)(epoch_mark - sample.at), range_at = (size_t)(range_mark - sample.at);
+    for (long index = 0; index < members; index++) {
+        Member *member = &all[index];
+        member->first = frames[3 * index];
+        member->acknowledging = frames[3 * index + 1];
+        member->plain = frames[3 * index + 2];
+        member->socket = connect_to(argv[0], argv[1]);
+        struct epoll_event event = {.events = EPOLLIN, .data.ptr = member};
+        epoll_ctl(ready, EPOLL_CTL_ADD, member->socket, &event);
+        send_share_fetch(member, epoch_at, range_at);
+    }
+    while (now() - begun < duration) {
+        struct epoll_event events[256];
+        int found = epoll_wait(ready, events, 256, 10000);
+        if (found == 0)
+            die("shares", "no response for 10 s");
+        for (int index = 0; index < found; index++) {
+            Member *member = events[index].data.ptr;
+            if (!member || !receive_share_response(member))
+                continue;
+            double at = now();
+            if (!started && at - begun >= duration / 5) {
+                started = at;
+                cpu_before = client_cpu();
+            }
+            if (started && member->acknowledged && taken_count < taken_room)
+                taken_times[taken_count++] = at - member->sent_at;
+            read_share_response(member);
+            member->have = 0;
+            accepted += started ? member->acknowledged : 0;
+            empty += started && !member->held;
+            member->due = at + work;
+            if (member->held)
+                due[(first_due + due_count++) % members] = member;
+            else
+                send_share_fetch(member, epoch_at, range_at);
+        }
+        double left = 0;
+        while (due_count && (left = due[first_due]->due - now()) <= 0) {
+            send_share_fetch(due[first_due], epoch_at, range_at);
+            first_due = (first_due + 1) % members;
+            due_count--;
+        }
+        struct itimerspec wait = {.it_value = {(time_t)left, (long)((left - (double)(time_t)left) * 1e9) + 1}};
+        if (due_count)
+            timerfd_settime(timer, 0, &wait, NULL);
+        else
+            timerfd_settime(timer, 0, &(struct itimerspec){0}, NULL);
+    }
+    double seconds = now() - started;
+    if (!accepted)
+        die("shares", "no record was received");
+    printf("{\"records\": %ld, \"seconds\": %.4f, \"client_cpu_s\": %.4f, \"empty\": %ld, ", accepted, seconds,
+           client_cpu() - cpu_before, empty);
+    print_latencies(taken_times, taken_count);
+    printf("}\n");
+    return 0;
+}
+
 /* The maximum of the machine and the client with a server that does no work. */
 static int echo(char **argv) {
     struct sockaddr_in address = {.sin_family = AF_INET};
@@ -556,13 +778,15 @@ static int echo(char **argv) {
 
 int main(int argc, char **argv) {
     if (argc < 3)
-        die("usage", "load produce|consume|latency|requests|paced|echo ...");
+        die("usage", "load produce|consume|latency|requests|paced|shares|echo ...");
     if (strcmp(argv[1], "echo") == 0)
         return echo(argv + 2);
     if (strcmp(argv[1], "requests") == 0)
         return requests(argc - 2, argv + 2);
     if (strcmp(argv[1], "paced") == 0)
         return paced(argc - 2, argv + 2);
+    if (strcmp(argv[1], "shares") == 0)
+        return shares(argc - 2, argv + 2);
     library = dlopen(argv[2], RTLD_NOW | RTLD_GLOBAL);
     if (!library)
         die("librdkafka", dlerror());

@@ -1,7 +1,7 @@
 """The load generator: `load.c`, compiled on first use, or a slower one in Python if there is no compiler.
 
-`Load.produce`, `consume` and `latency` use librdkafka, `requests` and `paced` raw sockets. Each returns the numbers
-that the generator printed. `echo` is a server for comparison.
+`Load.produce`, `consume` and `latency` use librdkafka; `requests`, `paced` and `shares` (in C only) raw sockets. Each
+returns the numbers that the generator printed. `echo` is a server for comparison.
 """
 
 from __future__ import annotations
@@ -92,6 +92,14 @@ class Load:
                 return numbers
 
             yield run
+
+    def shares(self, bootstrap: str, frames: bytes, *, work_ms: float, seconds: float) -> dict[str, Any]:
+        """Read and accept records as the members of a share group; there are three frames for each member."""
+        host, _, port = bootstrap.rpartition(":")
+        BUILD.mkdir(parents=True, exist_ok=True)
+        file = BUILD / "share-frames"
+        file.write_bytes(frames)
+        return self._run("shares", host, port, file, work_ms, seconds)
 
     @contextmanager
     def echo(self) -> Iterator[str]:

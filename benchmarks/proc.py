@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import os
+import time
 from pathlib import Path
 
-_TICKS = os.sysconf("SC_CLK_TCK")
+_SCHEDULER_CLOCK = 2  # CPUCLOCK_SCHED of Linux
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the user and system time of all threads of a process."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
+    """Return the user and system time of all threads of a process, also of threads that have ended.
+
+    The CPU clock of a process counts nanoseconds, /proc/PID/stat hundredths of a second: 4 % of many measurements.
+    """
+    return time.clock_gettime((~pid << 3) | _SCHEDULER_CLOCK)  # what clock_getcpuclockid(3) returns
 
 
 def proportional_memory_mb(pid: int) -> float:

@@ -1,7 +1,8 @@
 """`python -m benchmarks.scale`: what a node costs with many partitions, at 100, 1,000 and 10,000 of them.
 
-Topics of 100 partitions with one record in each. Apache Kafka runs beside it if Java is installed. Figures of CPU time
-are those of the server. Other programs disturb times more than CPU figures: the load of the machine is printed.
+Topics of 100 partitions with one record in each, with one replica on one node, then with three replicas on three nodes
+(scale_cluster.py). Apache Kafka runs beside it if Java is installed. Figures of CPU time are those of the server. Other
+programs disturb times more than CPU figures: the load of the machine is printed.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
@@ -26,6 +27,8 @@ from rich.table import Table
 from benchmarks.frames import produce_frame
 from benchmarks.load import Load, LoadFailed
 from benchmarks.proc import cpu_seconds, memory_mb
+from benchmarks.scale_cluster import PARTITIONS_PER_TOPIC, ClusterMeasurement, clusters, write_to_all
+from benchmarks.scale_cluster import ROWS as CLUSTER_ROWS
 from benchmarks.targets import Server
 from tests.differential.entities import read_response, request_frame
 from tests.support.apache_kafka import ApacheKafka
@@ -33,12 +36,10 @@ from tests.support.java_tools import JavaMissing
 from tests.support.penstock_process import PenstockProcess
 
 COUNTS = (100, 1000, 10_000)
-PARTITIONS_PER_TOPIC = 100
 SESSION_MAX = 1000
 """Partitions in the consumer's fetch session, as far as there are so many."""
 IDLE_S = 10.0
 START_S_MAX = 120.0
-RECORD_S_MAX = 120.0
 API_VERSIONS = bytes.fromhex("0000000a0012000000000001ffff")
 HOT = "hot"
 NO_NEWS_OFFSET = 1
@@ -109,30 +110,10 @@ class Measurement:
         admin.create_topics([NewTopic(HOT, 1, 1)])[HOT].result(timeout=30)
 
     def _write_each(self) -> None:
-        self.figures["write a record to each (s)"] = self._written_to_all()
+        self.figures["write a record to each (s)"] = write_to_all(self._address, self._topics)
         time.sleep(3.0)
         self.figures["memory (MB)"] = memory_mb(self._server.pid)
         self.figures["descriptors"] = len(os.listdir(f"/proc/{self._server.pid}/fd"))
-
-    def _written_to_all(self) -> float:
-        """Write a record to each partition; return how long that took."""
-        failed: list[object] = []
-
-        def delivered(error: object, _: object) -> None:
-            if error is not None:
-                failed.append(error)
-
-        settings = {"acks": "all", "linger.ms": 5, "message.timeout.ms": int(RECORD_S_MAX * 1000), "log_level": 3}
-        producer = Producer({"bootstrap.servers": self._address, **settings})
-        began = time.monotonic()
-        for topic in self._topics:
-            for partition in range(PARTITIONS_PER_TOPIC):
-                producer.produce(topic, b"x" * 100, partition=partition, on_delivery=delivered)
-            producer.poll(0)
-        left = producer.flush(RECORD_S_MAX)
-        if left or failed:
-            raise LoadFailed(f"{left} records are not acknowledged, {len(failed)} failed: {failed[:1]}")
-        return time.monotonic() - began
 
     def _idle(self) -> None:
         time.sleep(1.0)
@@ -206,7 +187,7 @@ class Measurement:
         self._start("start after a clean stop")
 
     def _kill_and_start(self) -> None:
-        self._written_to_all()
+        write_to_all(self._address, self._topics)
         self._server.kill()
         self._start("start after kill -9")
 
@@ -214,7 +195,7 @@ class Measurement:
         began = time.monotonic()
         self._server.start()
         self.figures[f"{row}: first answer (s)"] = time.monotonic() - began
-        self._written_to_all()
+        write_to_all(self._address, self._topics)
         self.figures[f"{row}: all served (s)"] = time.monotonic() - began
         self.figures[f"{row}: CPU (s)"] = cpu_seconds(self._server.pid)
 
@@ -276,29 +257,41 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--counts", type=int, nargs="+", default=COUNTS, help="numbers of partitions, in hundreds")
     parser.add_argument("--no-kafka", action="store_true", help="only Penstock")
+    parser.add_argument("--nodes", type=int, choices=(1, 3), help="only the rows of one node, or only those of three")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     options = parser.parse_args()
     console = Console(width=150)
     load = Load()
     results: dict[str, Figures] = {}
     for count in options.counts:
-        for server in servers(with_kafka=not options.no_kafka, note=console.print):
-            title = f"{type(server).__name__.removesuffix('Process')} {count:,}"
-            console.print(f"[dim]{title}, load {os.getloadavg()[0]:.1f}[/dim]")
-            measurement = Measurement(server, load, count)
-            try:
-                measurement.run()
-            except (LoadFailed, TimeoutError, KafkaException) as error:
-                console.print(f"{title} stopped: {error}")
-            results[title] = measurement.figures
+        if options.nodes != 3:
+            for server in servers(with_kafka=not options.no_kafka, note=console.print):
+                _measure(Measurement(server, load, count), server.name, count, results, console)
+        if options.nodes != 1:
+            for cluster in clusters(with_kafka=not options.no_kafka, note=console.print):
+                _measure(ClusterMeasurement(cluster, load, count), cluster.name, count, results, console)
     table = Table("at partitions", *results, "target at 10,000")
-    for row, target in ROWS.items():
-        cells = [f"{figures[row]:.2f}" if row in figures else "-" for figures in results.values()]
-        table.add_row(row, *cells, "" if target is None else f"<= {target:g}")
+    for row, target in {**ROWS, **CLUSTER_ROWS}.items():
+        if any(row in figures for figures in results.values()):
+            cells = [f"{figures[row]:.2f}" if row in figures else "-" for figures in results.values()]
+            table.add_row(row, *cells, "" if target is None else f"<= {target:g}")
     console.print(table)
     if options.json is not None:
         options.json.write_text(json.dumps(results, indent=2) + "\n")
     return 0
+
+
+def _measure(
+    measurement: Measurement | ClusterMeasurement, name: str, count: int, results: dict[str, Figures], console: Console
+) -> None:
+    """Add the figures of a measurement to the results; a measurement that fails leaves the rest of its rows out."""
+    title = f"{name} {count:,}"
+    console.print(f"[dim]{title}, load {os.getloadavg()[0]:.1f}[/dim]")
+    try:
+        measurement.run()
+    except (LoadFailed, TimeoutError, KafkaException) as error:
+        console.print(f"{title} stopped: {error}")
+    results.setdefault(title, {}).update(measurement.figures)
 
 
 if __name__ == "__main__":

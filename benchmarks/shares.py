@@ -1,60 +1,101 @@
-"""`python -m benchmarks.shares`: share groups of Penstock and Apache Kafka, with Kafka's share consumer as the client.
+"""`python -m benchmarks.shares`: share groups of Penstock and Apache Kafka, in the same run.
 
-One partition with records of 100 bytes that wait; `kafka-share-consumer-perf-test` reads them with 1, 10 and 100
-consumers. Rounds alternate between the brokers, and the best round of each counts.
+Three loads on one partition with records of 100 bytes. `waiting`: `kafka-share-consumer-perf-test` reads records that
+wait, with 1, 10 and 100 consumers. `stream`: one Java producer and one Java share consumer, 1,000 records/s, time from
+send() to poll(). `queue`: 100 members with raw connections, one record per ShareFetch, acknowledged 5 ms later; the
+load generator is in C, because a JVM with 100 consumers needs more CPU than the broker. `queue-java` is the same with
+those consumers. Rounds alternate between the brokers, and the best round of each figure counts.
 """
 
 from __future__ import annotations
 
 import argparse
-import subprocess
-import time
+from collections.abc import Callable
 from contextlib import ExitStack
 
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.proc import cpu_seconds
+from benchmarks import share_loads
+from benchmarks.load import Load
+from benchmarks.measures import Figures
+from benchmarks.share_bars import (
+    QUEUE,
+    QUEUE_JAVA,
+    STREAM,
+    Results,
+    better_figures,
+    compare,
+    required_of,
+    waiting_load,
+)
 from benchmarks.targets import Target
 from tests.support.apache_kafka import ApacheKafka
-from tests.support.java_tools import JavaMissing, java, java_environment, kafka_jars
+from tests.support.java_tools import JavaMissing
 from tests.support.penstock_process import PenstockProcess
 
-TOOL = "org.apache.kafka.tools.ShareConsumerPerformance"
-SIZE = 100
 CONSUMERS = (1, 10, 100)
-TIMEOUT_S = 300
+LOADS = ("waiting", "stream", "queue", "queue-java")
 PROPERTIES = {"group.share.max.size": "200"}
+PEER = "Apache Kafka"
+
+Run = Callable[[Target], Figures]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.shares", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--records", type=int, default=200_000, help="records that wait (default: 200,000)")
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--consumers", type=int, nargs="*", default=list(CONSUMERS))
-    options = parser.parse_args()
-    console = Console(width=120)
-    results: dict[tuple[str, int], tuple[float, float]] = {}
+    options = _options()
+    console = Console(width=150)
+    load = Load()
+    if "queue" in options.loads and not load.is_native:
+        console.print("the load `queue` needs a C compiler and is left out")
+        options.loads.remove("queue")
+    results: Results = {}
     with ExitStack() as running:
         try:
             targets = _targets(running)
         except JavaMissing as reason:
             console.print(f"not run: {reason}")
             return 0
-        for _ in range(options.rounds):
-            for count in options.consumers:
+        for number in range(options.rounds):
+            for name, run in _runs(options, load):
                 for target in targets:
-                    rate, cpu_s = measure(target, options.records, count)
-                    best = results.get((target.title, count), (0.0, float("inf")))
-                    results[target.title, count] = max(rate, best[0]), min(cpu_s, best[1])
-                    console.print(f"[dim]{target.title}, {count} consumers: {rate:,.0f}/s, {cpu_s:.1f} CPU s/M[/dim]")
-    table = Table("broker", "consumers", "records/s", "broker CPU s per million records")
-    for (title, count), (rate, cpu_s) in sorted(results.items(), key=lambda item: (item[0][1], item[0][0])):
-        table.add_row(title, str(count), f"{rate:,.0f}", f"{cpu_s:.2f}")
-    console.print(table)
+                    found = run(target)
+                    console.print(f"[dim]round {number + 1}, {name}, {target.title}: {_text(found)}[/dim]")
+                    known = results.get((name, target.title))
+                    results[name, target.title] = better_figures(known, found, required_of(name))
+    peer = next(target.title for target in targets if target.name == PEER)
+    console.print(_table(results, peer))
     return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.shares",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("loads", nargs="*", default=[], help=f"some of {', '.join(LOADS)} (default: the first three)")
+    parser.add_argument("--rounds", type=int, default=2, help="rounds of each load (default: 2)")
+    parser.add_argument("--records", type=int, default=200_000, help="records that wait (default: 200,000)")
+    parser.add_argument(
+        "--consumers", type=int, nargs="*", default=list(CONSUMERS), help="consumers of waiting records (1 10 100)"
+    )
+    parser.add_argument("--stream-s", type=float, default=12, help="seconds of the stream (default: 12)")
+    parser.add_argument(
+        "--queue-s", type=float, default=8, help="seconds of the queue, for a broker that is fast enough (default: 8)"
+    )
+    parser.add_argument(
+        "--queue-batch",
+        type=int,
+        default=share_loads.WORK_BATCH,
+        help="records in each batch of the queue; every poll gets a whole batch (default: %(default)s)",
+    )
+    options = parser.parse_args()
+    unknown = set(options.loads) - set(LOADS)
+    if unknown:
+        parser.error(f"unknown load {', '.join(sorted(unknown))}: choose from {', '.join(LOADS)}")
+    options.loads = options.loads or list(LOADS[:3])
+    return options
 
 
 def _targets(running: ExitStack) -> list[Target]:
@@ -66,61 +107,48 @@ def _targets(running: ExitStack) -> list[Target]:
             running.enter_context(PenstockProcess(properties={**PROPERTIES, "flush.mode": "os"})),
         ),
         Target(
-            "Apache Kafka", "OS flush", running.enter_context(ApacheKafka(quick=False, properties=PROPERTIES))
+            PEER, "OS flush", running.enter_context(ApacheKafka(quick=False, properties=PROPERTIES))
         ),
     ]  # fmt: skip
 
 
-def measure(target: Target, records: int, consumers: int) -> tuple[float, float]:
-    """Return records per second, and CPU seconds of the broker per million records."""
-    topic = target.new_topic()
-    group = f"group-{topic}"
-    _start_at_the_beginning(target, group)
-    _fill(target, topic, records)
-    before = cpu_seconds(target.server.pid)
-    rate = _run_tool(target, topic, group, records, consumers)
-    used = cpu_seconds(target.server.pid) - before
-    target.delete_topic(topic)
-    return rate, used / records * 1_000_000
+def _runs(options: argparse.Namespace, load: Load) -> list[tuple[str, Run]]:
+    """Return the chosen loads with their names."""
+    runs: list[tuple[str, Run]] = []
+    if "waiting" in options.loads:
+        runs += [(waiting_load(count), _waiting(options.records, count)) for count in options.consumers]
+    if "stream" in options.loads:
+        runs.append((STREAM, lambda target: share_loads.stream(target, seconds=options.stream_s)))
+    queue = {"seconds": options.queue_s, "batch": options.queue_batch}
+    if "queue" in options.loads:
+        runs.append((QUEUE, lambda target: share_loads.queue(load, target, **queue)))
+    if "queue-java" in options.loads:
+        runs.append((QUEUE_JAVA, lambda target: share_loads.queue_in_java(target, **queue)))
+    return runs
 
 
-def _start_at_the_beginning(target: Target, group: str) -> None:
-    admin = AdminClient({"bootstrap.servers": target.server.bootstrap})
-    entry = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=[entry])
-    admin.incremental_alter_configs([resource])[resource].result(timeout=30)
+def _waiting(records: int, consumers: int) -> Run:
+    return lambda target: share_loads.waiting(target, records=records, consumers=consumers)
 
 
-def _fill(target: Target, topic: str, records: int) -> None:
-    producer = Producer({"bootstrap.servers": target.server.bootstrap, "linger.ms": 20, "batch.num.messages": 500})
-    value = b"x" * SIZE
-    for _ in range(records):
-        while True:
-            try:
-                producer.produce(topic, value)
-                break
-            except BufferError:
-                producer.poll(0.1)
-    assert producer.flush(120) == 0
-    time.sleep(0.5)
+def _text(figures: Figures) -> str:
+    return ", ".join(f"{value:,.2f} {name}" for name, value in figures.items())
 
 
-def _run_tool(target: Target, topic: str, group: str, records: int, consumers: int) -> float:
-    command = [
-        java(), "-Xmx1g", "-cp", f"{kafka_jars()}/*", TOOL, "--bootstrap-server", target.server.bootstrap,
-        "--topic", topic, "--group", group, "--num-records", str(records), "--threads", str(consumers),
-        "--timeout", "60000",
-    ]  # fmt: skip
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=TIMEOUT_S, env=java_environment(), check=True
-    )
-    header, *rows = [line.split(", ") for line in done.stdout.splitlines() if ", " in line]
-    names = [name.strip() for name in header]
-    row = dict(zip(names, rows[0], strict=False))
-    consumed, fetch_ms = float(row["data.consumed.in.nMsg"]), float(row["fetch.time.ms"])
-    if consumed < records:
-        raise RuntimeError(f"{target.title}: {consumed:.0f} of {records} records were read")
-    return consumed / fetch_ms * 1000
+def _table(results: Results, peer: str) -> Table:
+    table = Table("load", "broker", "figure", "value", peer, "ratio", "required", "met")
+    for row in compare(results, peer=peer):
+        table.add_row(
+            row.load,
+            row.target,
+            row.required.figure,
+            f"{row.found:,.2f}",
+            "-" if row.kafka is None else f"{row.kafka:,.2f}",
+            "-" if row.ratio is None else f"{row.ratio:.2f}x",
+            row.required.text,
+            {True: "yes", False: "NO", None: "-"}[row.is_met],
+        )
+    return table
 
 
 if __name__ == "__main__":

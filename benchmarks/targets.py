@@ -16,6 +16,8 @@ _numbers = itertools.count(1)
 class Server(Protocol):
     """The common interface of the Penstock process and the Apache Kafka peer."""
 
+    name: str
+
     @property
     def bootstrap(self) -> str: ...
     @property

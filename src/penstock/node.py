@@ -99,10 +99,8 @@ class Node:
         """
         self.settings = settings
         self.node_id = NodeId(settings.integer("node.id"))
-        self._clock = clock
-        self._entropy = entropy
-        self._disk = disk
-        self._network = network
+        self._clock, self._entropy = clock, entropy
+        self._disk, self._network = disk, network
         self._monitoring = Monitoring(clock, instruments)
         self.metrics = self._monitoring.metrics
         self._throttle = Throttle(clock, lambda: quota_spans(self.settings), self._monitoring.record_throttle_time)
@@ -163,6 +161,7 @@ class Node:
             journal_size=self.settings["log.journal.bytes"],
             journal_group_least=self.settings["log.journal.min.logs"],
             reserve_size=self.settings["log.reserve.bytes"],
+            open_writers_max=self.settings["log.open.files.max"],
         )
         try:
             await self._security.start()
@@ -261,6 +260,7 @@ class Node:
                 channel=channel,
                 broker_epoch=lambda: lifecycle.broker_epoch,
                 address_of=self._address_of,
+                has_lease=lambda: lifecycle.has_lease() or quorum.core.voters == {self.node_id},
             ),
         )
         return _ClusterServices(peers, channel, lifecycle, replicas)

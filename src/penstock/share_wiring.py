@@ -11,7 +11,7 @@ from penstock.groups.service import Groups
 from penstock.groups.share.commands import InitializeShareState
 from penstock.handlers.support.context import Context
 from penstock.handlers.support.topic_creation import ensure_topic
-from penstock.metadata.image import GROUP, ConfigResource, Image
+from penstock.metadata.image import Image
 from penstock.metadata.quorum import Quorum
 from penstock.model.ids import NodeId
 from penstock.model.topic import SHARE_GROUP_STATE
@@ -19,14 +19,13 @@ from penstock.ports.clock import Clock
 from penstock.replication.replicas import Replicas
 from penstock.scheduling.scheduler import Pace, Scheduler
 from penstock.shares.commands import DeleteState, InitializeState
-from penstock.shares.configured import share_settings
+from penstock.shares.configured import kept_settings
 from penstock.shares.end_offsets import EndOffsets
 from penstock.shares.errors import FencedStateEpoch
 from penstock.shares.leading import ShareLeader
 from penstock.shares.letters import LetterWriter
 from penstock.shares.service import ShareCoordinator
 from penstock.shares.services import ShareServices
-from penstock.shares.settings import ShareSettings
 from penstock.shares.state_client import ShareStateClient
 from penstock.shares.states import UNINITIALIZED, SharePartitionKey
 
@@ -49,9 +48,6 @@ def build_groups(
     def image() -> Image:
         return quorum.image
 
-    def settings_of(group: str) -> ShareSettings:
-        return share_settings(current_settings(), image().config(ConfigResource(GROUP, group)))
-
     coordinator = ShareCoordinator(node_id=node_id, replicas=replicas, clock=clock, current_settings=current_settings)
     state = ShareStateClient(
         node_id=node_id,
@@ -66,7 +62,7 @@ def build_groups(
         clock=clock,
         pace=Pace(scheduler, lambda: True),
         state=state,
-        settings_of=settings_of,
+        settings_of=kept_settings(current_settings, image),
         session_count_max=lambda: current_settings().integer("group.share.max.share.sessions"),
         letters=LetterWriter(node_id=node_id, image=image, peers=peers, replicas=replicas, clock=clock),
     )

@@ -1,5 +1,6 @@
 """A cluster as one user sees it: its connection, clients that are reused, cached metadata and history."""
 
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -57,7 +58,7 @@ class Cached(Generic[T]):
 
     def forget(self) -> None:
         """Read again at the next use, because the cluster was changed."""
-        self._read_at = -STALE_S * 2
+        self._read_at = -math.inf
 
     def _refresh(self, fresh_s: float) -> T:
         with self._lock:

@@ -17,6 +17,19 @@ CREATE TABLE IF NOT EXISTS sample (
 PRUNE_EVERY: Final = 60
 
 
+def _open(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, check_same_thread=False, timeout=5.0)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute(_SCHEMA)
+        connection.commit()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
 class HistoryFile:
     """The samples of one cluster. Samples older than an hour are kept once a minute, for a day."""
 
@@ -25,11 +38,7 @@ class HistoryFile:
         self._lock = threading.Lock()
         self._added = 0
         try:
-            self._connection = sqlite3.connect(path, check_same_thread=False, timeout=5.0)
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA synchronous = NORMAL")
-            self._connection.execute(_SCHEMA)
-            self._connection.commit()
+            self._connection = _open(path)
         except sqlite3.Error as error:
             raise ActionError(
                 f"Cannot use the history file {path}: {error}. Pass another file with --history."

@@ -14,6 +14,7 @@ from unittest.mock import patch
 from penstock.coordinator.runtime import CoordinatorRuntime
 from penstock.coordinator.shard_runner import ShardRunner
 from penstock.groups.classic.group import ClassicGroup
+from penstock.membership.lifecycle import Lifecycle
 from penstock.membership.producer_ids import ProducerIds
 from penstock.metadata import snapshot as metadata_snapshot
 from penstock.metadata.records import PartitionRecord
@@ -391,6 +392,12 @@ def loads_before_the_first_image() -> list[Patch]:
         return hasty
 
     return [replaced(CoordinatorRuntime, "_log_opened", log_opened)]
+
+
+@bug
+def coordinates_without_a_lease() -> list[Patch]:
+    """Let a broker that no controller answers go on as the coordinator of its partitions."""
+    return [patch.object(Lifecycle, "has_lease", lambda self: True)]
 
 
 # -- metadata ------------------------------------------------------------------------------

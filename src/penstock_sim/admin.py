@@ -1,18 +1,22 @@
-"""Administrative clients: create topics, delete records, create and delete topics repeatedly."""
+"""Administrative clients: create topics, delete records, change settings, create and delete topics repeatedly."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock.wire.api import ApiKey
 from penstock_sim.client import Client, Lost, Shared, Unavailable, seconds
 from penstock_sim.consumers import EARLIEST, LATEST, list_offset
 from penstock_sim.history import FAIL, OK, Send, Trimmed
-from penstock_sim.plan import TopicPlan
+from penstock_sim.plan import Plan, TopicPlan
 from penstock_sim.producers import PRODUCE_VERSION, batch_of, produce_fields, result_of
 
 EXISTS = 36
+TOPIC_CONFIG = 2
+BROKER_CONFIG = 4
+LEAST_MIN_ISR = 2
+"""Below it, records would be acknowledged that a single lost disk may take away."""
 ATTEMPTS_MAX = 60
 
 
@@ -51,6 +55,27 @@ async def create_topics(
     return False
 
 
+async def alter_configs(client: Client, resource_type: int, name: str, options: Mapping[str, str | None]) -> bool:
+    """Set options, or delete those with None; return whether the broker has accepted that."""
+    reply = await client.ask(
+        client.random.choice(client.shared.bootstrap),
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        1,
+        resources=[
+            {
+                "resource_type": resource_type,
+                "resource_name": name,
+                "configs": [
+                    {"name": option, "config_operation": int(value is None), "value": value}
+                    for option, value in options.items()
+                ],
+            }
+        ],
+        validate_only=False,
+    )
+    return not any(int(each.error_code) for each in reply.responses)
+
+
 def _placement(topic: TopicPlan, replicas: int, in_order: Sequence[int]) -> dict[str, Any]:
     if not in_order:
         return {"num_partitions": topic.partitions, "replication_factor": replicas}
@@ -82,7 +107,7 @@ class Trimmer(Client):
             return
         offset = self.random.randrange(first, last + 1)
         address, _, partition_id = await self.leader_of(topic, partition)
-        trim = Trimmed(self.name, partition_id, offset)
+        trim = Trimmed(self.name, partition_id, offset, self.now)
         self.history.trimmed.append(trim)
         reply = await self.ask(
             address,
@@ -92,6 +117,24 @@ class Trimmer(Client):
             timeout=seconds(5),
         )
         trim.outcome = FAIL if int(reply.topics[0].partitions[0].error_code) else OK
+
+
+class Tuner(Client):
+    """A client that changes `min.insync.replicas` of topics, and that of the whole cluster."""
+
+    def __init__(self, shared: Shared, name: str, *, topics: Sequence[str]) -> None:
+        super().__init__(shared, name)
+        self._resources = [*((TOPIC_CONFIG, topic) for topic in topics), (BROKER_CONFIG, "")]
+
+    async def run(self) -> None:
+        while not self.stopping:
+            await self.sleep(0.5 + self.random.random() * 4)
+            resource, name = self.random.choice(self._resources)
+            value = self.random.choice((str(LEAST_MIN_ISR), "3", None))
+            try:
+                await alter_configs(self, resource, name, {"min.insync.replicas": value})
+            except (Lost, Unavailable):
+                self.forget(name)
 
 
 class Churner(Client):
@@ -134,3 +177,14 @@ class Churner(Client):
             timeout=seconds(10),
         )
         self.forget(name)
+
+
+def clients(shared: Shared, plan: Plan, partitions: Sequence[tuple[str, int]]) -> list[Client]:
+    found: list[Client] = []
+    if plan.trims:
+        found.append(Trimmer(shared, "trimmer", partitions=partitions))
+    if plan.churn:
+        found.append(Churner(shared, "churner", replicas=min(plan.nodes, 3)))
+    if plan.tunes:
+        found.append(Tuner(shared, "tuner", topics=[topic.name for topic in plan.topics]))
+    return found

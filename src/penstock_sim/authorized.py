@@ -24,8 +24,8 @@ OPTIONS: Final = {
 }
 PRINCIPAL: Final = f"User:{secured.OTHER_USER}"
 TOPIC_DENIED: Final = 29
-NOT_CONTROLLER: Final = 41
-SERVER_ERROR: Final = -1
+UNDECIDED: Final = (-1, 7, 41)
+"""The request failed before it was authorized: an unknown error, no controller in time, or not the controller."""
 _OPERATIONS: Final = (Operation.READ, Operation.WRITE, Operation.DESCRIBE, Operation.CREATE, Operation.ALL)
 
 
@@ -188,7 +188,7 @@ class Prober(Client):
         begin, starts = self.now, {name: self._timeline.starts(name) for name in self._timeline.hosts}
         reply = await self.ask(address, probe.api_key, probe.version, **probe.values)
         code = int(probe.code(reply))
-        if code in (NOT_CONTROLLER, SERVER_ERROR):
+        if code in UNDECIDED:
             return
         is_forwarded = probe.api_key == ApiKey.CREATE_TOPICS
         names = list(self._timeline.hosts) if is_forwarded else [address[0]]

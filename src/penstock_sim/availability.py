@@ -42,6 +42,10 @@ class Availability:
         self._is_calm = False
         self._changed_at: dict[str, tuple[bool, float]] = {}
         """For each host, whether its node can write, and since when."""
+        self._failures: dict[str, Exception | None] = {}
+        """For each host, the last failure of its metadata log."""
+        self._in_sync_since: dict[tuple[str, str], tuple[bool, float]] = {}
+        """For each replica, whether it is in the ISR, and since when. Only calm periods count."""
 
     async def watch(self) -> None:
         while True:
@@ -62,6 +66,7 @@ class Availability:
             if all(_is_complete(state) for _, state in _partitions(image)):
                 self._is_calm = True
                 self._calm.append([now, now])
+                self._in_sync_since.clear()
             return
         self._calm[-1][1] = now
         for host in world.hosts:
@@ -76,19 +81,24 @@ class Availability:
 
     def _check_end(self, host: Host) -> None:
         context = None if host.node is None else host.node._context
-        if context is not None and is_disk_full(context.quorum._failure) and context.store.reserved_bytes:
+        if context is None or context.quorum._failure is self._failures.get(host.name):
+            return  # A node that has ended may have room for its reserve again before it is gone.
+        failure = self._failures[host.name] = context.quorum._failure
+        if is_disk_full(failure) and context.store.reserved_bytes:
             self._complain(f"{host.name} ended on a full disk with {context.store.reserved_bytes} bytes in reserve")
 
     def _check_isrs(self, host: Host, image: Image, now: float) -> None:
         writes, since = self._changed_at[host.name]
         since = max(since, self._calm[-1][0])
         bound = BACK_S_MAX if writes else HANDED_OVER_S_MAX
-        if now - since <= bound:
-            return
         for partition_name, state in _partitions(image):
             if len(state.replicas) < 2 or host.node_id not in state.replicas or state.adding_replicas:
                 continue
             in_sync = host.node_id in state.isr
+            # A follower that was slow for a moment leaves the ISR and joins again.
+            changed_at = self._joined_or_left_at(host, partition_name, in_sync, now)
+            if now - max(since, changed_at if writes else 0.0) <= bound:
+                continue
             # Damage that a reader finds later makes a replica leave the ISR until it is copied again.
             may_be_damaged = host.may_lose and partition_name in self._world.rotten
             if writes and not in_sync and not may_be_damaged:
@@ -102,8 +112,17 @@ class Availability:
                     f"{host.name} has been unable to write for {bound} s but {role} {partition_name}: {state.isr}"
                 )
 
+    def _joined_or_left_at(self, host: Host, partition_name: str, in_sync: bool, now: float) -> float:
+        """Return since when the replica of a node is in or out of the ISR."""
+        key = host.name, partition_name
+        if self._in_sync_since.get(key, (None, 0.0))[0] != in_sync:
+            self._in_sync_since[key] = in_sync, now
+        return self._in_sync_since[key][1]
+
     def late_writes(self) -> Iterator[str]:
         """Yield batches that were not acknowledged in time during a calm period."""
+        if self._world.plan.tunes:
+            return  # While three replicas must be in sync, a full disk may stop writes.
         for send in self._world.history.sends:
             if not send.idempotent or send.txn is not None or str(send.partition) in self._world.rotten:
                 continue

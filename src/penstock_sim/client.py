@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from operator import itemgetter
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -104,6 +105,7 @@ class Client:
         self._correlation = 0
         self.addresses: dict[int, tuple[str, int]] = {}
         self.topics: dict[str, TopicView] = {}
+        self._newest_leaders: dict[tuple[UUID, int], tuple[int, int]] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
 
     def _dialer(self) -> Dialer:
@@ -223,7 +225,10 @@ class Client:
             if int(topic.error_code) == 0 and topic.topic_id is not None:
                 view = self.topics[topic.name] = TopicView(topic.topic_id)
                 for part in topic.partitions:
-                    view.leaders[part.partition_index] = (int(part.leader_id), part.leader_epoch)
+                    key, leader = (topic.topic_id, part.partition_index), (int(part.leader_id), part.leader_epoch)
+                    # A node that is cut off returns old metadata, which real clients ignore as well (KIP-320).
+                    newest = max(leader, self._newest_leaders.get(key, leader), key=itemgetter(1))
+                    self._newest_leaders[key] = view.leaders[part.partition_index] = newest
             elif int(topic.error_code) == UNKNOWN_TOPIC:
                 self.topics.pop(topic.name, None)
 

@@ -25,8 +25,9 @@ EARLIEST, LATEST = -2, -1
 READ_BACK_S_MAX = 60.0
 STORAGE_ERROR = 56
 PAUSE_S = 0.8
-REFUSALS_MAX = 20
-"""After this many consecutive errors of a healed node, the partition is considered damaged."""
+REFUSED_S_MAX = 5.0
+"""A partition that healed nodes reject for this long is considered damaged. Before, a leader that cannot read its log
+for two seconds hands over to another replica."""
 
 
 def read_batches(data: bytes) -> list[Batch]:
@@ -259,7 +260,7 @@ async def _read_all(
     batches: list[Batch] = []
     partition_id = PartitionId(topic, "", partition)
     poll: Poll | None = None
-    refusals = 0
+    refused_since: float | None = None
     while reader.now < deadline:
         try:
             _, _, partition_id = await reader.leader_of(topic, partition)
@@ -270,10 +271,11 @@ async def _read_all(
             continue
         if last is None:
             if reader.failed.get((topic, partition)) == STORAGE_ERROR:
-                refusals += 1
-                if refusals >= REFUSALS_MAX:
+                refused_since = reader.now if refused_since is None else refused_since
+                if reader.now - refused_since > REFUSED_S_MAX:
                     break
             continue
+        refused_since = None
         poll = last
         found = reader.last_batches()
         batches.extend(found)

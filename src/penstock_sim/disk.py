@@ -8,6 +8,7 @@ or one by one with `finish_sync`.
 
 import errno
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from random import Random
@@ -26,7 +27,7 @@ class Crashed(Exception):
 class SimFile:
     """An open file; it stays readable after its name is removed."""
 
-    __slots__ = ("_disk", "bytes", "path")
+    __slots__ = ("__weakref__", "_disk", "bytes", "path")
 
     def __init__(self, disk: "SimDisk", path: str, content: FileBytes) -> None:
         self._disk = disk
@@ -68,6 +69,9 @@ class SimFile:
         data = self.bytes.content[position : position + len(buffer)]
         buffer[: len(data)] = data
         return len(data)
+
+    def ready_size(self, position: int, size: int) -> int:
+        return size
 
     def size(self) -> int:
         return len(self.bytes.content)
@@ -372,6 +376,9 @@ class SimDisk:
     def space(self, path: str) -> tuple[int, int]:
         total = _SPACE_TOTAL if self.capacity is None else self.capacity
         return total, max(total - used_size(self._root), 0)
+
+    def open_files_max(self) -> int:
+        return sys.maxsize
 
     def boot_id(self) -> str:
         return str(self._boots)

@@ -10,13 +10,16 @@ import asyncio
 import errno
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from itertools import pairwise
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from penstock.model.errors import Refusal
-from penstock.model.ids import TopicName
+from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
 from penstock.ports.network import Connection
+from penstock.storage.checkpoint import RECOVERY_POINTS, read_offsets
+from penstock.storage.segment_list import SegmentList
 from penstock.wire.api import ApiKey
 from penstock.wire.batch import iter_batches
 from penstock_sim.host import DATA, Host
@@ -431,10 +434,34 @@ def _derived(host: Host) -> list[str]:
 
 
 def _closed_segments(host: Host) -> list[str]:
-    """Return closed segments with successors in the logs of topics that clients read."""
+    """Return closed segments with successors in the logs of topics that clients read.
+
+    Only those that are known to be whole: a loss in others looks as if they had never been synced.
+    """
     logs = [path for path in host.disk.files() if path.endswith(".log") and path.startswith(ROTTING)]
     logs = [path for path in logs if path.rpartition("/")[0].rpartition("-")[2].isdecimal()]
-    return [path for path, following in pairwise(logs) if path.rpartition("/")[0] == following.rpartition("/")[0]]
+    return [
+        path
+        for path, following in pairwise(logs)
+        if path.rpartition("/")[0] == following.rpartition("/")[0] and _is_known(host, path, _base_of(following))
+    ]
+
+
+def _is_known(host: Host, path: str, end_offset: int) -> bool:
+    """Return whether the broker knows that it has synced all of a segment: by its list, or by the recovery point."""
+    folder = path.rpartition("/")[0]
+    listed = SegmentList(host.disk, folder)
+    with suppress(FileNotFoundError):
+        listed.load()
+    if listed.end_offset is not None and listed.end_offset >= end_offset:
+        return True
+    topic, _, index = folder.rpartition("/")[2].rpartition("-")
+    points = read_offsets(host.disk, f"{DATA}/{RECOVERY_POINTS}")
+    return points.get(TopicPartition(TopicName(topic), PartitionIndex(int(index))), 0) >= end_offset
+
+
+def _base_of(path: str) -> int:
+    return int(path.rpartition("/")[2].partition(".")[0])
 
 
 def _rottable(content: bytes) -> list[tuple[int, int]]:

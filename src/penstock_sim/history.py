@@ -26,6 +26,13 @@ class PartitionId(NamedTuple):
         return f"{self.topic}-{self.partition_index}"
 
 
+class LeaderChange(NamedTuple):
+    """A decision of the controller. The name of the leader is that of no node if there is none."""
+
+    at: float
+    leader: str
+
+
 @dataclass(slots=True)
 class Send:
     """One batch that a producer sent to a partition, including all retries."""
@@ -166,6 +173,7 @@ class Trimmed:
     client: str
     partition: PartitionId
     offset: int
+    began: float
     outcome: str = INFO
 
 
@@ -180,6 +188,8 @@ class Delivered:
     count: int
     began: float
     ended: float
+    broker: str = ""
+    """The name of the node that delivered it."""
 
 
 @dataclass(slots=True)
@@ -271,8 +281,8 @@ class History:
     grown: set[PartitionId] = field(default_factory=set)
     """Partitions that were added after the share group had read their topic."""
     altered: list[Altered] = field(default_factory=list)
-    leader_changes: dict[str, list[float]] = field(default_factory=dict)
-    """When the leaders of partitions, by name, changed."""
+    leader_changes: dict[str, list[LeaderChange]] = field(default_factory=dict)
+    """By the name of the partition, in order of time."""
     shares_drained: bool = False
     """At the end, a member has accepted everything that the share group still delivered."""
     shares_may_repeat: bool = False

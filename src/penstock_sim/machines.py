@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from penstock_sim.plan import Plan
     from penstock_sim.world import World
 
-MOVE_S_MAX: Final = 60.0
+MOVE_S_MAX: Final = 240.0
 
 
 def machine_of(node_id: int, plan: Plan) -> str:
@@ -146,9 +146,12 @@ async def finish(world: World) -> None:
         ("the second rebalance", mover.rebalance),
     ):
         deadline = world.loop.now + MOVE_S_MAX
+        # A mover does nothing while replicas are being moved, as those of the last seconds may be.
+        while being_moved(world.hosts) and world.loop.now < deadline:
+            await mover.sleep(0.5)
         while not await world.run_as(mover, _try(act)) and world.loop.now < deadline:
             await mover.sleep(1.0)
-        while (moving := _moving(world.hosts)) and world.loop.now < deadline:
+        while (moving := being_moved(world.hosts)) and world.loop.now < deadline:
             await mover.sleep(0.5)
         if moving:
             world.complaints.append(f"inv_57: {what} is not complete after {MOVE_S_MAX:.0f} s: {', '.join(moving[:4])}")
@@ -170,7 +173,7 @@ def _latest(hosts: Sequence[Host]) -> Image:
     return max(images, key=lambda image: image.offset)
 
 
-def _moving(hosts: Sequence[Host]) -> list[str]:
+def being_moved(hosts: Sequence[Host]) -> list[str]:
     """Return the partitions whose reassignment is not complete."""
     return [
         f"{topic.name}-{index}"

@@ -16,33 +16,46 @@ from penstock.metadata.image import Image, PartitionImage
 from penstock.metadata.records import encode
 from penstock.metadata.snapshot import records_of
 from penstock.model.errors import StorageError
-from penstock.model.ids import TopicName
+from penstock.model.ids import NodeId, TopicName
 from penstock.replication.partition import Partition
 from penstock.storage.partition_folder import DAMAGED_SUFFIX
 from penstock.storage.scan import BadBatch
 from penstock.wire.batch import BatchHeader, iter_batches
+from penstock_sim.admin import LEAST_MIN_ISR
+from penstock_sim.history import LeaderChange
 from penstock_sim.host import DATA, Host
 from penstock_sim.in_sync import members_behind, wrong_joiners
-from penstock_sim.machines import sharing
+from penstock_sim.machines import being_moved, sharing
 from penstock_sim.tables import differences
 from penstock_sim.trace import Trace
 
 LOOK_S = 0.4
+FAR_BEHIND_RECORDS = 30
+"""More than producers write in the time of a fetch."""
+COPY_S_MAX = 150.0
 HASHED_EVERY = 5
 """The interval, in offsets of the metadata log, at which the whole image is compared between nodes."""
 QUORUM_STATE = "/data/__cluster_metadata-0/quorum-state"
 
 
+def _is_read_only(node_id: NodeId, image: Image) -> bool:
+    broker = image.brokers.get(node_id)
+    return broker is not None and broker.read_only
+
+
 class Observer:
-    def __init__(self, hosts: Sequence[Host], trace: Trace, complaints: list[str]) -> None:
+    def __init__(
+        self, hosts: Sequence[Host], trace: Trace, complaints: list[str], *, min_isr_changes: bool = False
+    ) -> None:
+        """`min_isr_changes`: a client changes min.insync.replicas."""
         self._hosts = hosts
         self._trace = trace
         self._complaints = complaints
+        self._min_isr_changes = min_isr_changes
         self.rotten: set[str] = set()
         self.lost: set[str] = set()
         """Partitions with data loss on one disk: other replicas have all committed records and refill it."""
-        self.leader_changes: dict[str, list[float]] = {}
-        """When the leaders of partitions, by name, changed."""
+        self.leader_changes: dict[str, list[LeaderChange]] = {}
         self._leaders: dict[tuple[str, int, int], int] = {}
         self._quorum_leaders: dict[int, int] = {}
         self._images: dict[int, tuple[int, str]] = {}
@@ -112,7 +125,9 @@ class Observer:
             if state.leader < 0:
                 self._trace.sometimes["no leader"] += 1
         if state.leader_epoch != before.leader_epoch:
-            self.leader_changes.setdefault(partition_name, []).append(self._trace.now())
+            self.leader_changes.setdefault(partition_name, []).append(
+                LeaderChange(self._trace.now(), f"node{state.leader}")
+            )
         if len(state.isr) == 1 and len(before.isr) > 1:
             self._trace.sometimes["one left in sync"] += 1
         if len(state.isr) > len(before.isr):
@@ -125,6 +140,9 @@ class Observer:
         eligible = {*before.isr, *before.eligible_leader_replicas}
         if before.removing_replicas and not state.removing_replicas:
             # The replica whose join completes a reassignment may lead in the same step, in place of a removed one.
+            eligible |= set(state.isr)
+        if before.leader in before.isr and before.leader not in state.isr and _is_read_only(before.leader, image):
+            # So may one that joins the ISR of a leader that cannot write, which leaves the ISR in that step.
             eligible |= set(state.isr)
         if state.leader >= 0 and state.leader != before.leader and state.leader not in eligible:
             self._complain(
@@ -230,7 +248,7 @@ class Observer:
         if partition_name not in self.rotten:
             # A leader may not know yet that a member's disk has lost data.
             losers = {each.node_id for each in running if each.may_lose and partition_name in self.lost}
-            members = [node_id for node_id in partition.isr if node_id not in losers]
+            members = [node_id for node_id in self._counted(partition) if node_id not in losers]
             for problem in members_behind(members, partition.high_watermark, durable):
                 self._complain(f"inv_16: {partition_name}: {problem}")
         ends = [durable[each] for each in partition.replicas if each in durable]
@@ -243,13 +261,25 @@ class Observer:
         ):
             return  # Data lost by one disk is refilled from another.
         # If all replicas are up, count those that durably have the records that consumers can read.
-        needed = min(partition.log.settings.min_insync_replicas, len(partition.replicas))
+        # Before a client raised min.insync.replicas, fewer may have been enough.
+        least = LEAST_MIN_ISR if self._min_isr_changes else partition.log.settings.min_insync_replicas
+        needed = min(least, len(partition.replicas))
         holders = sum(end is not None and end >= partition.high_watermark for end in ends)
         if holders < needed:
             self._complain(
                 f"inv_16: the high watermark of {partition_name} is {partition.high_watermark}, but only {holders} "
                 "replicas have it durably"
             )
+
+    def _counted(self, partition: Partition) -> Sequence[int]:
+        """Return a leader's ISR, without members that a newer epoch has removed if the leader does not know that yet.
+
+        A removed member deletes its log. The leader cannot advance its high watermark without it.
+        """
+        state = self._partitions.get((partition.topic_id.hex, partition.index))
+        if state is None or state.leader_epoch == partition.leader_epoch:
+            return partition.isr
+        return [node_id for node_id in partition.isr if node_id in state.isr]
 
     # -- the end ---------------------------------------------------------------------------
 
@@ -272,6 +302,21 @@ class Observer:
             if leader is not None:
                 self._led_up_to[partition_name] = leader.log.end_offset
         return found
+
+    @property
+    def copying_s(self) -> float:
+        """Return how much longer replicas may be out of sync while one of them is copied, from its log start or not.
+
+        A client may move a replica, or a reader find damage, shortly before the end. Producers do not pause, and a
+        follower with a slow disk, or with segments of a few records, is hardly faster than they are.
+        """
+        names = (name for host in self._hosts for name in host.disk.list(DATA))
+        is_copying = any(name.endswith(DAMAGED_SUFFIX) for name in names) or being_moved(self._hosts)
+        return COPY_S_MAX if is_copying or self._is_any_far_behind() else 0.0
+
+    def _is_any_far_behind(self) -> bool:
+        ends = [[each.log.end_offset for each in partitions] for _, partitions in self._replicas()]
+        return any(max(each) - min(each) > FAR_BEHIND_RECORDS for each in ends)
 
     def compare_logs(self) -> None:
         """Compare replicas below the high watermark: equal bytes, or if compacted, the same for every key."""

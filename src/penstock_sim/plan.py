@@ -61,6 +61,7 @@ SECURED_CHANCE = 0.2
 AUTHORIZED_CHANCE = 0.7
 MACHINES_CHANCE = 0.15
 SLOW_OPENS_CHANCE = 0.15
+TUNES_CHANCE = 0.15
 
 
 @dataclass(slots=True)
@@ -107,6 +108,8 @@ class Plan:
     zombies: bool = False
     trims: bool = False
     churn: bool = False
+    tunes: bool = False
+    """Whether a client changes min.insync.replicas."""
     dawdles: bool = False
     pause_s: float = 0.4
     faults: dict[str, float] = field(default_factory=dict)
@@ -201,6 +204,7 @@ def draw(seed: int, *, nodes: int | None = None) -> Plan:
             plan.faults["machine_down"] = 12.0 * chosen.choice((0.4, 1.0, 2.0))
     if (chosen := Random(f"{seed}:opens")).random() < SLOW_OPENS_CHANCE:
         plan.open_s = chosen.choice((0.0007, 0.002))
+    plan.tunes = plan.nodes > 1 and Random(f"{seed}:tunes").random() < TUNES_CHANCE
     plan.small_size_max = Random(f"{seed}:small").choice((0, 1000, 16_384))
     return plan
 

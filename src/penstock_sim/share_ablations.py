@@ -14,7 +14,8 @@ from penstock.shares import shard as shard_module
 from penstock.shares.acquiring import Acquisition
 from penstock.shares.commands import InitializeState, Prune, StateReply, WriteState
 from penstock.shares.errors import FencedStateEpoch
-from penstock.shares.flight import Flight, FlightRange, StateWrite
+from penstock.shares.flight import Flight
+from penstock.shares.flight_ranges import FlightRange, StateWrite
 from penstock.shares.led_partition import LedSharePartition
 from penstock.shares.records import ShareRecord, ShareSnapshot, ShareUpdate
 from penstock.shares.sessions import ShareSessions

@@ -6,15 +6,16 @@ its late acknowledgement must be fenced, and the next member must get everything
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.wire.api import ApiKey
 from penstock.wire.batch import iter_batches
 from penstock.wire.records import decode_batch
+from penstock_sim.admin import alter_configs
 from penstock_sim.client import Client, Lost, Shared, Unavailable, seconds
 from penstock_sim.consumers import EARLIEST, list_offset
-from penstock_sim.history import OK, Altered, History, PartitionId, Send
+from penstock_sim.history import OK, Altered, History, PartitionId, Send, Settled
 from penstock_sim.plan import Plan, TopicPlan
 from penstock_sim.producers import PRODUCE_VERSION, batch_of, produce_fields, result_of
 from penstock_sim.sharers import ACCEPT, REJECT, Sharer
@@ -64,22 +65,7 @@ async def configure(client: Client, plan: Plan) -> bool:
     }
     for _ in range(ATTEMPTS_MAX):
         try:
-            reply = await client.ask(
-                client.random.choice(client.shared.bootstrap),
-                ApiKey.INCREMENTAL_ALTER_CONFIGS,
-                1,
-                resources=[
-                    {
-                        "resource_type": GROUP_CONFIG,
-                        "resource_name": GROUP,
-                        "configs": [
-                            {"name": name, "config_operation": 0, "value": value} for name, value in options.items()
-                        ],
-                    }
-                ],
-                validate_only=False,
-            )
-            if not any(int(each.error_code) for each in reply.responses):
+            if await alter_configs(client, GROUP_CONFIG, GROUP, options):
                 return True
         except (Lost, Unavailable):
             pass
@@ -214,11 +200,14 @@ async def _idle(drainer: Sharer) -> None:
 
 def _without_letters(world: World) -> set[tuple[str, int, int]]:
     names = {view.topic_id.hex: name for client in world.clients for name, view in client.topics.items()}
+    accepted = _accepted_at(world)
     expected = {
-        (entry.partition.topic, entry.partition.partition_index, offset)
+        place
         for entry in world.history.settled
         if entry.kind == REJECT and entry.outcome == OK
-        for offset in range(entry.first, entry.last + 1)
+        for place in _places(entry)
+        # A late acknowledgement of records that another member has finished is answered without an error.
+        if accepted.get(place, entry.began) >= entry.began
     }
     for model in world.share_watch.models.values():
         for key, offset in model.archived:
@@ -226,6 +215,21 @@ def _without_letters(world: World) -> set[tuple[str, int, int]]:
                 expected.add((name, key.partition, offset))
     starts = _log_starts(world)
     return {each for each in expected - _letters(world) if each[2] >= starts.get(each[:2], 0)}
+
+
+def _accepted_at(world: World) -> dict[tuple[str, int, int], float]:
+    """Return when each record was first accepted."""
+    found: dict[tuple[str, int, int], float] = {}
+    for entry in world.history.settled:
+        if entry.kind == ACCEPT and entry.outcome == OK:
+            for place in _places(entry):
+                found[place] = min(found.get(place, entry.ended), entry.ended)
+    return found
+
+
+def _places(entry: Settled) -> Iterator[tuple[str, int, int]]:
+    for offset in range(entry.first, entry.last + 1):
+        yield entry.partition.topic, entry.partition.partition_index, offset
 
 
 def _log_starts(world: World) -> dict[tuple[str, int], int]:

@@ -1,11 +1,13 @@
 """Members of a share group: join, fetch from each leader in a share session, and acknowledge or stall.
 
-A member accepts, releases, rejects or renews what it acquires, lets locks expire, or closes its connections with locks
-held. Deliveries and acknowledgements go to the history; checkers/shares.py compares them.
+A member accepts, releases, rejects or renews what it acquires, with a request of its own or with its next fetch, lets
+locks expire, or closes its connections with locks held. Deliveries and acknowledgements go to the history;
+checkers/shares.py compares them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -26,6 +28,8 @@ UNKNOWN_MEMBER_ID = 25
 NOT_HELD = 121
 NO_SESSION = 122
 VERSION = 2
+LATE_S_MAX = 30.0
+"""How late a request of an old connection may be read."""
 
 
 class Held(NamedTuple):
@@ -54,9 +58,13 @@ class Sharer(Client):
         self._names: dict[UUID, str] = {}
         self._sessions: dict[tuple[str, int], Session] = {}
         self._old_links: list[Link] = []
+        self._lost_openings: dict[tuple[str, int], float] = {}
+        """When a request that opens a session last got no response."""
         self.holds = False
         """Keep what is acquired, without an acknowledgement."""
         self.held: dict[tuple[str, int], list[Held]] = {}
+        self._unsent: dict[tuple[str, int], tuple[list[Held], int]] = {}
+        """What the next fetch from a leader acknowledges, and how."""
         self._beat_due = 0.0
         self._busy_at = self._accepted_at = self.now
         self._accepts_all = False
@@ -186,30 +194,40 @@ class Sharer(Client):
         is_known = session is not None and session.partitions == partitions and session.link is link
         epoch = session.epoch if session is not None and is_known else 0
         began = self.now
+        unsent, kind = self._unsent.pop(address, ([], ACCEPT))
+        # A request that opens a session must not acknowledge anything.
+        settled = self._settled(unsent, kind) if epoch else {}
         # Whatever the broker acquires for a request without a response counts as delivered.
         doubtful = [self._partition(*each) for each in partitions]
         self.history.fetches_in_doubt.update(doubtful)
-        reply = await self.ask_on(
-            link,
-            address,
-            ApiKey.SHARE_FETCH,
-            VERSION,
-            group_id=self.group,
-            member_id=self._member,
-            share_session_epoch=epoch,
-            max_wait=seconds(0.3),
-            min_bytes=1,
-            max_bytes=1 << 20,
-            max_records=self.random.choice((1, 5, 500)),
-            batch_size=500,
-            share_acquire_mode=self.random.choice((0, 1)),
-            topics=_topics(partitions) if epoch == 0 else [],
-            forgotten_topics_data=[],
-        )
+        try:
+            reply = await self.ask_on(
+                link,
+                address,
+                ApiKey.SHARE_FETCH,
+                VERSION,
+                group_id=self.group,
+                member_id=self._member,
+                share_session_epoch=epoch,
+                max_wait=seconds(0.3),
+                min_bytes=1,
+                max_bytes=1 << 20,
+                max_records=self.random.choice((1, 5, 500)),
+                batch_size=500,
+                share_acquire_mode=self.random.choice((0, 1)),
+                topics=_topics(partitions) if epoch == 0 else _acknowledging(settled),
+                forgotten_topics_data=[],
+            )
+        except Exception:
+            if not epoch:
+                self._lost_openings[address] = self.now
+            raise
         self.history.fetches_in_doubt.subtract(doubtful)
         self._close_old_links()
         if int(reply.error_code):
-            if int(reply.error_code) == NO_SESSION and is_known and not link.lost_for_good:
+            # The broker may read a request of an old connection late. Then it opens a session that replaces this one.
+            is_replaced = self.now - self._lost_openings.get(address, -LATE_S_MAX) < LATE_S_MAX
+            if int(reply.error_code) == NO_SESSION and is_known and not link.lost_for_good and not is_replaced:
                 self.complain(f"inv_79: {address[0]} has closed a share session whose connection is open")
             self._sessions.pop(address, None)
             self._busy_at = self.now
@@ -218,16 +236,12 @@ class Sharer(Client):
         held: list[Held] = []
         for topic in reply.responses:
             for part in topic.partitions:
+                partition = self._partition(topic.topic_id, part.partition_index)
+                self._take_outcome(settled.get(partition, ()), int(part.acknowledge_error_code))
                 if int(part.error_code):
                     self.topics.clear()
                     self._busy_at = self.now
-                for each in part.acquired_records:
-                    partition = self._partition(topic.topic_id, part.partition_index)
-                    held.append(Held(partition, each.first_offset, each.last_offset, each.delivery_count, began))
-                    self.history.delivered.extend(
-                        Delivered(self.name, self.group, partition, offset, each.delivery_count, began, self.now)
-                        for offset in range(each.first_offset, each.last_offset + 1)
-                    )
+                held += self._take(part.acquired_records, partition, began, address)
         if held:
             self._busy_at = self.now
             if self.holds:
@@ -238,6 +252,16 @@ class Sharer(Client):
             # Reconnect before the broker notices that the old connection is gone.
             self._old_links.append(link)
             self._links.pop(address, None)
+
+    def _take(self, acquired: Any, partition: PartitionId, began: float, address: tuple[str, int]) -> list[Held]:
+        """Note the records of a partition that a broker has delivered."""
+        for each in acquired:
+            count, times = each.delivery_count, (began, self.now)
+            self.history.delivered.extend(
+                Delivered(self.name, self.group, partition, offset, count, *times, broker=address[0])
+                for offset in range(each.first_offset, each.last_offset + 1)
+            )
+        return [Held(partition, each.first_offset, each.last_offset, each.delivery_count, began) for each in acquired]
 
     def _close_old_links(self) -> None:
         for link in self._old_links:
@@ -275,32 +299,17 @@ class Sharer(Client):
             # Names every record twice: nothing may happen.
             await self.acknowledge(address, held, ACCEPT, repeats=2)
         if held and address in self._sessions:
-            await self.acknowledge(address, held, kind)
+            if self.random.random() < 0.4:
+                self._unsent[address] = held, kind
+            else:
+                await self.acknowledge(address, held, kind)
 
     async def acknowledge(
         self, address: tuple[str, int], held: list[Held], kind: int, *, repeats: int = 1
     ) -> list[Held]:
         """Acknowledge records; return those for which that succeeded, with their new lock."""
         epoch, partitions, link = self._sessions[address]
-        entries = [
-            Settled(
-                self.name,
-                self.group,
-                each.partition,
-                each.first,
-                each.last,
-                kind,
-                self.now,
-                each.deliveries,
-                each.locked_at,
-                is_valid=repeats == 1,
-            )
-            for each in held
-        ]
-        self.history.settled.extend(entries)
-        by_partition: dict[PartitionId, list[Settled]] = {}
-        for entry in entries:
-            by_partition.setdefault(entry.partition, []).append(entry)
+        by_partition = self._settled(held, kind, is_valid=repeats == 1)
         began = self.now
         reply = await self.ask_on(
             link,
@@ -311,21 +320,7 @@ class Sharer(Client):
             member_id=self._member,
             share_session_epoch=epoch,
             is_renew_ack=kind == RENEW,
-            topics=[
-                {
-                    "topic_id": UUID(partition.topic_id),
-                    "partitions": [
-                        {
-                            "partition_index": partition.partition_index,
-                            "acknowledgement_batches": [
-                                {"first_offset": each.first, "last_offset": each.last, "acknowledge_types": [kind]}
-                                for each in batch * repeats
-                            ],
-                        }
-                    ],
-                }
-                for partition, batch in by_partition.items()
-            ],
+            topics=_acknowledging(by_partition, repeats=repeats),
         )
         if int(reply.error_code):
             self._sessions.pop(address, None)
@@ -333,13 +328,58 @@ class Sharer(Client):
         self._sessions[address] = Session(epoch + 1, partitions, link)
         for topic in reply.responses:
             for part in topic.partitions:
-                code = int(part.error_code)
-                for entry in by_partition.get(self._partition(topic.topic_id, part.partition_index), ()):
-                    entry.ended, entry.code = self.now, code
-                    entry.outcome = OK if code == 0 else FAIL if code == NOT_HELD else entry.outcome
-        return [
-            each._replace(locked_at=began) for each, entry in zip(held, entries, strict=True) if entry.outcome == OK
-        ]
+                partition = self._partition(topic.topic_id, part.partition_index)
+                self._take_outcome(by_partition.get(partition, ()), int(part.error_code))
+        succeeded = {
+            (entry.partition, entry.first)
+            for entries in by_partition.values()
+            for entry in entries
+            if entry.outcome == OK
+        }
+        return [each._replace(locked_at=began) for each in held if (each.partition, each.first) in succeeded]
+
+    def _settled(self, held: list[Held], kind: int, *, is_valid: bool = True) -> dict[PartitionId, list[Settled]]:
+        """Return the acknowledgements of records, which are now in the history with an unknown outcome."""
+        by_partition: dict[PartitionId, list[Settled]] = {}
+        for each in held:
+            entry = Settled(
+                self.name,
+                self.group,
+                each.partition,
+                each.first,
+                each.last,
+                kind,
+                self.now,
+                each.deliveries,
+                each.locked_at,
+                is_valid=is_valid,
+            )
+            self.history.settled.append(entry)
+            by_partition.setdefault(entry.partition, []).append(entry)
+        return by_partition
+
+    def _take_outcome(self, entries: Iterable[Settled], code: int) -> None:
+        for entry in entries:
+            entry.ended, entry.code = self.now, code
+            entry.outcome = OK if code == 0 else FAIL if code == NOT_HELD else entry.outcome
+
+
+def _acknowledging(by_partition: dict[PartitionId, list[Settled]], *, repeats: int = 1) -> list[dict[str, Any]]:
+    return [
+        {
+            "topic_id": UUID(partition.topic_id),
+            "partitions": [
+                {
+                    "partition_index": partition.partition_index,
+                    "acknowledgement_batches": [
+                        {"first_offset": each.first, "last_offset": each.last, "acknowledge_types": [each.kind]}
+                        for each in batch * repeats
+                    ],
+                }
+            ],
+        }
+        for partition, batch in by_partition.items()
+    ]
 
 
 def _topics(partitions: frozenset[tuple[UUID, int]]) -> list[dict[str, Any]]:

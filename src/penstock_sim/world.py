@@ -92,7 +92,6 @@ class World:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         seed = str(plan.seed)
-        segment.SMALL_SIZE_MAX = plan.small_size_max
         self.loop = SimLoop(Random(f"{seed}:turns"))  # type: ignore[abstract]
         self.trace = Trace(lambda: self.loop.now)
         self.hub = Hub(self.loop, self.trace, Random(f"{seed}:net"))
@@ -108,7 +107,7 @@ class World:
             self.shared.dialer = secured.dialer
         self.clients: list[Client] = []
         self._working: list[asyncio.Task[Any]] = []
-        self.observer = Observer(self.hosts, self.trace, self.complaints)
+        self.observer = Observer(self.hosts, self.trace, self.complaints, min_isr_changes=plan.tunes)
         self.timeline = Timeline(self.hosts, lambda: self.loop.now)
         self.observer.on_published = self.timeline.published
         self.availability = Availability(self)
@@ -153,6 +152,8 @@ class World:
             "log.journal.bytes": str(chance.choice((0, 1500, 20_000, 8 << 20))),
             "log.journal.min.logs": str(chance.choice((0, 0, 2))),
             "log.reserve.bytes": str(_reserve(self.plan.seed, name)),
+            # So few that logs are closed and opened again all the time, or enough for all of them.
+            "log.open.files.max": str(Random(f"{self.plan.seed}:{name}:open files").choice((1, 3, 4096))),
             "replica.lag.time.max.ms": str(self.plan.lag_ms),
             "controller.quorum.voters": ",".join(
                 f"{index}@node{index}:{PORT}" for index in range(1, self.plan.nodes // self.plan.cores + 1)
@@ -191,6 +192,7 @@ class World:
         logger.propagate = False
         gc_was_on = gc.isenabled()
         gc.disable()
+        small_size_max, segment.SMALL_SIZE_MAX = segment.SMALL_SIZE_MAX, self.plan.small_size_max
         try:
             self.loop.run(self._live())
         except Stuck as stuck:
@@ -202,6 +204,7 @@ class World:
             logger.removeHandler(handler)
             logger.setLevel(before[0])
             logger.propagate = before[1]
+            segment.SMALL_SIZE_MAX = small_size_max
             if gc_was_on:
                 gc.enable()
         for owner, message, error in self.loop.errors:
@@ -323,10 +326,7 @@ class World:
         if plan.sharers:
             self.clients.append(share_end.Flooder(shared, "flooder", partitions=partitions, grows=plan.grows))
         self._start_transactors()
-        if plan.trims:
-            self.clients.append(admin.Trimmer(shared, "trimmer", partitions=partitions))
-        if plan.churn:
-            self.clients.append(admin.Churner(shared, "churner", replicas=min(plan.nodes, 3)))
+        self.clients.extend(admin.clients(shared, plan, partitions))
         self.clients.extend(tables.clients(shared, plan, Random(f"{plan.seed}:table-clients")))
         if plan.secured:
             self.clients.extend(authorized.clients(shared, plan, self.timeline))
@@ -431,8 +431,8 @@ class World:
                 f"inv_57: {self.plan.heal_s:.0f} s after the last fault these clients are not served: "
                 f"{', '.join(waiting)}"
             )
-        unequal = self.observer.unequal()
-        while unequal and self.loop.now < deadline:
+        unequal, copying_s = self.observer.unequal(), 0.0
+        while unequal and self.loop.now < deadline + (copying_s := max(copying_s, self.observer.copying_s)):
             await asyncio.sleep(1.0)
             unequal = self.observer.unequal()
         if unequal and not self.plan.beyond:

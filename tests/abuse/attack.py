@@ -25,6 +25,8 @@ class Target:
     data: str
     http_port: int = 0
     """The port of /health and /metrics; 0 if the node has none, as with Apache Kafka."""
+    tls_port: int = 0
+    """The port of the listener with TLS, in attacks with `uses_tls`."""
     seed: int = 1
     scale: float = 1.0
     """The fraction of an attack: the tests run a small part of each."""
@@ -119,6 +121,8 @@ class Attack:
     settings: Mapping[str, str] = field(default_factory=dict)
     compared: bool = False
     """Whether `--peer kafka` runs it against Apache Kafka too."""
+    uses_tls: bool = False
+    """Whether the node has a listener with TLS, too."""
     reads_may_fail: bool = False
     """Whether the node runs with the library that makes reads fail once `Target.trigger` is written."""
     log_may_complain: bool = False

@@ -24,6 +24,7 @@ from tests.abuse.watch import LoopHeld, Usage, Watch, faults, loop_held, slowdow
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.penstock_process import PenstockProcess
 from tests.support.ports import HOST, answers, free_ports
+from tests.support.security import Certificates
 
 BUILD_S_MAX = 120.0
 GRACE_S = 60.0
@@ -118,16 +119,26 @@ def run(
             settings = {"metrics.listener": f"http://{HOST}:{http_port}", **attack.settings}
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-abuse-")))
             environment = read_faults(folder / "unreadable", stack) if attack.reads_may_fail else {}
-            started = PenstockProcess(properties=settings, data=folder / "data", environment=environment)
+            listeners = {"TLS": "SSL"} if attack.uses_tls else None
+            if attack.uses_tls:
+                settings |= Certificates(folder).broker_options()
+            started = PenstockProcess(
+                properties=settings, data=folder / "data", environment=environment, listeners=listeners
+            )
             node = stack.enter_context(started)
-        port = int(node.bootstrap.rpartition(":")[2])
-        target = Target(HOST, port, str(node.data), http_port, seed, scale)
+        port = _port_of(node.bootstrap)
+        tls_port = _port_of(node.address("TLS")) if attack.uses_tls else 0
+        target = Target(HOST, port, str(node.data), http_port, tls_port, seed, scale)
         if attack.prepare is not None:
             progress("preparing")
             attack.prepare(target)
         observed = _observe(attack, node, target, length, pace, progress, stack)
         log = node.log if isinstance(node, PenstockProcess) else ""
         return _judged(attack, node.name, length, observed, [] if attack.log_may_complain else faults(log))
+
+
+def _port_of(address: str) -> int:
+    return int(address.rpartition(":")[2])
 
 
 @dataclass

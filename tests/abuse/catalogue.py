@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from tests.abuse.attack import Attack
-from tests.abuse.attacks import bombs, connections, files, frames, groups, names, topics, uploads
+from tests.abuse.attacks import bombs, connections, encryption, files, frames, groups, names, topics, uploads
 
 ATTACKS: tuple[Attack, ...] = (
     *bombs.ATTACKS,
     *uploads.ATTACKS,
     *connections.ATTACKS,
+    *encryption.ATTACKS,
     *frames.ATTACKS,
     *names.ATTACKS,
     *groups.ATTACKS,

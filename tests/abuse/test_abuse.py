@@ -6,6 +6,7 @@ record is lost, no other client's request fails, sockets close, and the log has 
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -26,7 +27,15 @@ GENEROUS = Bounds(
     gap_ms=NO_LIMIT_MS, loop_held_ms=NO_LIMIT_MS, memory_mb=400.0, memory_after_mb=300.0, recovery_s=60.0,
 )  # fmt: skip
 QUICK = ("bomb-request", "many-stalls", "cut-closed-segment")
-SLOW = ("slow-http-heads", "wrong-frames", "long-names", "large-joins", "long-partition-lists", "unsendable-segment")
+SLOW = (
+    "slow-http-heads",
+    "new-tls-keys",
+    "wrong-frames",
+    "long-names",
+    "large-joins",
+    "long-partition-lists",
+    "unsendable-segment",
+)
 
 
 def test_the_selection_has_an_attack_of_each_family() -> None:
@@ -36,6 +45,8 @@ def test_the_selection_has_an_attack_of_each_family() -> None:
 @pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
 def test_the_node_serves_other_clients_during(name: str) -> None:
     attack = BY_NAME[name]
+    if attack.uses_tls and shutil.which("openssl") is None:
+        pytest.skip("needs the openssl command")
     bounds = replace(GENEROUS, files_kept=attack.bounds.files_kept)
     if name in SCALES:
         bounds = replace(bounds, gap_ms=GAP_MS_MAX, loop_held_ms=GAP_MS_MAX)

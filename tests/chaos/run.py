@@ -22,7 +22,7 @@ def run(folder: Path, *, length_s: float, seed: int) -> tuple[Outcome, History]:
     history = History()
     with Nodes(folder) as nodes:
         admin = AdminClient({"bootstrap.servers": nodes.bootstrap, "log_level": 0})
-        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(timeout=30)
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(timeout=60)
         writers = [Writer(f"w{n}", nodes.bootstrap, TOPIC, PARTITIONS, history) for n in range(WRITERS)]
         reader = Reader("reader", nodes.bootstrap, TOPIC, PARTITIONS, history)
         watch = LeaderWatch(admin)

@@ -197,6 +197,6 @@ def committed(target: GroupTarget) -> list[int]:
     reader = AnyConsumer({"bootstrap.servers": target.bootstrap, "group.id": target.group, "log_level": 2})
     try:
         asked = [TopicPartition(target.topic, index) for index in range(PARTITIONS)]
-        return [one.offset for one in reader.committed(asked, timeout=10)]
+        return [one.offset for one in reader.committed(asked, timeout=60)]
     finally:
         reader.close()

@@ -37,7 +37,7 @@ WORKERS = 3
 ACCOUNTS = 12
 OPENING = 100
 TRANSFERS_PER_ROUND = 40
-PATIENCE_S = 60.0
+PATIENCE_S = 240.0
 
 Place = tuple[str, int, int]
 

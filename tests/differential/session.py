@@ -11,6 +11,7 @@ from typing import Any
 from kio.schema.index import api_key_map
 
 from tests.differential.entities import framed, read_response, request_frame
+from tests.support.eventually import eventually
 from tests.support.security import Certificates
 
 CLOSED = "the connection was closed"
@@ -60,6 +61,8 @@ class Session:
     """Returns the address of a listener."""
     certificates: Certificates | None = None
     """The authority that both brokers trust."""
+    created: set[str] = field(default_factory=set)
+    """The topics that `topic()` has created."""
     _connection: socket.socket | None = None
 
     def call(self, api: str, version: int, /, label: str = "", **values: Any) -> Answer:
@@ -109,9 +112,10 @@ class Session:
         deadline = time.monotonic() + SETTLE_SECONDS_MAX
         while True:
             answer = self.ask(api, version, **values)
-            if (isinstance(answer, dict) and holds(answer)) or time.monotonic() > deadline:
+            if isinstance(answer, dict) and holds(answer):
                 self.note(f"{api} v{version}{' ' + label if label else ''}", answer)
-                return answer if isinstance(answer, dict) else {}
+                return answer
+            assert time.monotonic() < deadline, f"{api} {label}: the response stays {answer}"
             time.sleep(0.01)
 
     def name(self, text: str) -> str:
@@ -129,20 +133,20 @@ class Session:
         made = self.ask("create_topics", 7, topics=[wanted], timeout=10_000)
         assert isinstance(made, dict) and made["topics"][0]["error_code"] == "0 none", made
         self.settle(name, partitions)
+        self.created.add(name)
         return name
 
     def settle(self, topic: str, partitions: int = 1) -> None:
         """Wait until every partition of a topic responds."""
         asked = [{"partition_index": index, "timestamp": -1} for index in range(partitions)]
-        deadline = time.monotonic() + SETTLE_SECONDS_MAX
-        while time.monotonic() < deadline:
+
+        def responds() -> bool:
             answer = self.ask("list_offsets", 7, replica_id=-1, topics=[{"name": topic, "partitions": asked}])
-            if isinstance(answer, dict):
-                answered = answer["topics"][0]["partitions"]
-                if all(one["error_code"] == "0 none" for one in answered):
-                    return
-            time.sleep(0.01)
-        raise TimeoutError(f"topic {topic} never became writable on port {self.port}")
+            if not isinstance(answer, dict):
+                return False
+            return all(one["error_code"] == "0 none" for one in answer["topics"][0]["partitions"])
+
+        eventually(responds, what=f"a response of every partition of {topic} on port {self.port}")
 
     def topic_id(self, topic: str) -> str:
         answer = self.ask("metadata", 12, topics=[{"name": topic}])

@@ -35,7 +35,7 @@ PLACEHOLDER = "c" * LONGEST
 def test_names_of_the_longest_size_never_break_the_broker(tmp_path: Path, client_id: bytes, text: str) -> None:
     with BrokerProcess({"auto.create.topics.enable": "false"}, data=tmp_path / "data") as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(10)
+        admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(60)
         thrower = Thrower(broker.port)
         for frame in sound_frames(Random(7), count=2, client_id=PLACEHOLDER, texts=(text,)):
             frame = frame.replace(struct.pack(">h", LONGEST) + PLACEHOLDER.encode(), _packed(client_id), 1)

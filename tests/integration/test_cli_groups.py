@@ -247,6 +247,25 @@ def test_a_replay_to_a_deleted_topic_is_rejected_and_not_recorded(
     assert listed[f"{dead}.dlq"]["not_replayed"] == 4
 
 
+def test_a_replay_that_fails_does_not_repeat_the_letters_that_it_sent(
+    dead: str, group_broker: Broker, fill: Fill, at: tuple[str, str]
+) -> None:
+    letters = fill([], partitions=1) + ".dlq"
+    done("topic", "create", letters, "--partitions", "1", *at)
+    producer = Producer({"bootstrap.servers": group_broker.bootstrap})
+    for topic in (dead, "no-such-topic"):
+        names = ("topic", "partition", "offset")
+        values = dict(zip(names, (topic, "0", "0"), strict=True))
+        headers: list[tuple[str, str | bytes | None]] = [
+            (f"__dlq.errors.{name}", value) for name, value in values.items()
+        ]
+        producer.produce(letters, "letter", partition=0, headers=headers)
+    assert producer.flush(60) == 0
+    assert "no-such-topic" in refused("dlq", "replay", letters, "--execute", *at)
+    listed = {row["topic"]: row for row in done("dlq", "list", "--format", "json", *at).json()}
+    assert listed[letters]["not_replayed"] == 1
+
+
 def test_replayed_records_are_handled_by_the_worker(dead: str, group_broker: Broker, at: tuple[str, str]) -> None:
     seen: list[bytes | None] = []
     lock = threading.Lock()

@@ -23,7 +23,7 @@ def test_no_object_of_a_closed_connection_waits_for_the_garbage_collector() -> N
     )  # fmt: skip
     with Broker() as broker:
         host, _, port = broker.bootstrap.rpartition(":")
-        target = Target(host, int(port), "", 0, 1, 1.0)
+        target = Target(host, int(port), "")
         gc.collect()
         before = _count()
         wire.create_topics(target, [TOPIC])

@@ -30,7 +30,16 @@ def test_a_pipeline_that_fails_leaves_the_broker_serving_until_ctrl_c(tmp_path: 
     (tmp_path / "pipeline" / "generate.py").write_text(GENERATE)
     (port,) = free_ports(1)
     command = [sys.executable, "-m", "penstock.cli.main", "demo", "--data", str(tmp_path / "data")]
-    command += ["--port", str(port), "--pipeline", str(tmp_path / "pipeline"), "--set", "num.partitions=1"]
+    command += [
+        "--port",
+        str(port),
+        "--metrics",
+        "0",
+        "--pipeline",
+        str(tmp_path / "pipeline"),
+        "--set",
+        "num.partitions=1",
+    ]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert running.stdout is not None
     try:
@@ -61,10 +70,17 @@ def test_every_process_ends_with_the_demo(moment: str, number: signal.Signals, t
     """The demo ends while Spark's JVM starts, or when its Python workers run."""
     pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'penstock[spark]'")
     command = [sys.executable, "-m", "penstock.cli.main", "demo", "--data", str(tmp_path / "data"), "--port", "0"]
-    with (tmp_path / "output.txt").open("w+") as output:
+    # Demos that start at the same time would choose the same port for their metrics.
+    command += ["--metrics", "0"]
+    with (tmp_path / "output.txt").open("w") as output:
         running = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=tmp_path)
         try:
-            eventually(lambda: moment in str(descendants(running.pid)), what=moment, seconds_max=300)
+            eventually(
+                lambda: running.poll() is not None or moment in str(descendants(running.pid)),
+                what=moment,
+                seconds_max=300,
+            )
+            assert running.poll() is None, (tmp_path / "output.txt").read_text()
             started = descendants(running.pid)
             # Each part of the demo has a session of its own. A process keeps its session when it starts another
             # program, or when its parent ends.

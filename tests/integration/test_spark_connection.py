@@ -7,9 +7,12 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from penstock_client.protocol.cluster import Cluster
 from penstock_client.protocol.connection import Connection, ConnectionLost
 from penstock_client.protocol.wire import Writer
 
@@ -80,3 +83,23 @@ def test_a_closed_port_is_reported() -> None:
         port = listening.getsockname()[1]
     with pytest.raises(ConnectionLost, match=f"cannot connect to 127.0.0.1:{port}"):
         connect(port)
+
+
+def test_a_pipeline_waits_for_a_broker_that_responds_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyarrow", reason="Spark is not installed: pip install 'penstock[spark]'")
+    from penstock_spark.pipelines import run
+
+    brokers = b"\2" + struct.pack(">i2si", 1, b"\2h", 9092) + bytes(2)
+    metadata = bytes(5) + brokers + bytes(1) + struct.pack(">i", 1) + b"\1\0"
+
+    def behave(peer: socket.socket) -> None:
+        peer.recv(4096)
+        peer.sendall(reply(1, metadata))
+        while peer.recv(4096):
+            pass
+
+    # Any response is late.
+    monkeypatch.setattr(run, "REACH_S", 0.0)
+    with server(behave) as port:
+        spec: Any = SimpleNamespace(cluster=lambda **limits: Cluster(f"127.0.0.1:{port}", **limits))
+        run.reach(spec)

@@ -157,6 +157,31 @@ def test_offsets_times_and_partitions_choose_the_same_rows_as_a_full_scan_would(
     assert query(sql, bootstrap=bootstrap).rows == [(len(wanted), min(wanted))]
 
 
+@pytest.mark.parametrize("since", ["1960-01-01", "1969-12-31 23:59:59.999"])
+def test_all_records_are_newer_than_a_time_before_1970(bootstrap: str, since: str) -> None:
+    sql = f"SELECT count(*) FROM topic('orders') WHERE timestamp >= '{since}'"
+    assert query(sql, bootstrap=bootstrap).rows == [(COUNT + 1,)]
+
+
+def test_a_sample_is_taken_before_the_condition(bootstrap: str) -> None:
+    sql = 'SELECT count(*), min("offset") FROM topic(\'orders\') TABLESAMPLE 7 ROWS WHERE "offset" >= 0'
+    ((count, _),) = query(sql, bootstrap=bootstrap).rows
+    assert count == 7
+
+
+def test_columns_can_be_renamed(bootstrap: str) -> None:
+    sql = 'SELECT count(*) FROM topic(\'orders\') AS r(t, "offset", partition) WHERE "offset" = 2 AND partition < 10'
+    assert query(sql, bootstrap=bootstrap).rows == [(10,)]
+
+
+@pytest.mark.parametrize("table", ["Partition", "topic('orders')"])
+def test_columns_of_one_name_are_kept_apart(bootstrap: str, table: str) -> None:
+    sql = (
+        f"SELECT a.partition, b.partition FROM {table} a JOIN {table} b ON a.partition = 0 AND b.partition = 2 LIMIT 1"
+    )
+    assert query(sql, bootstrap=bootstrap).dicts() == [{"partition": 0, "partition_1": 2}]
+
+
 def test_records_join_with_the_tables_of_the_cluster(bootstrap: str) -> None:
     sql = "SELECT t.partition_count, count(*) FROM topic('orders') r JOIN Topic t ON t.name = r.topic GROUP BY 1"
     assert query(sql, bootstrap=bootstrap).rows == [(3, COUNT + 1)]

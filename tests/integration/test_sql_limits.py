@@ -30,10 +30,10 @@ ENDLESS = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t)"
 def bootstrap() -> Iterator[str]:
     with Broker() as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result(timeout=10)
+        admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result(timeout=60)
         producer = Producer({"bootstrap.servers": broker.bootstrap})
         producer.produce("orders", value=b"x")
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
         yield broker.bootstrap
 
 

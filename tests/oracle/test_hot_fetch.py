@@ -34,7 +34,12 @@ requested = st.fixed_dictionaries(
 )
 topics = st.lists(st.tuples(names, ids, st.lists(requested, max_size=3)), max_size=3)
 forgotten = st.lists(st.tuples(names, ids, st.lists(int32, max_size=3)), max_size=2)
-requests = st.tuples(int32, positive, int32, int32, st.sampled_from([0, 1]), int32, int32, topics, forgotten, names)
+racks = st.just("") | names
+requests = st.tuples(int32, positive, int32, int32, st.sampled_from([0, 1]), int32, int32, topics, forgotten, racks)
+one_partition = st.lists(st.tuples(names, ids, st.lists(requested, min_size=1, max_size=1)), min_size=1, max_size=1)
+requests_of_consumers = st.tuples(
+    st.just(-1), positive, int32, int32, st.sampled_from([0, 1]), int32, int32, one_partition, st.just([]), racks
+)
 
 
 def fields_of(entity_type: Any) -> Any:
@@ -80,7 +85,7 @@ def encoded_by_kio(version: int, wanted: Any) -> bytes:
             only_known(gone_type, {"topic": name, "topic_id": topic_id, "partitions": tuple(rows)})
             for name, topic_id, rows in gone
         )
-    if version >= 15:
+    if version >= 15 and replica >= 0:
         state_type = fields_of(schema)["replica_state"].type
         values["replica_state"] = state_type(replica_id=replica, replica_epoch=77)
     buffer = BytesIO()
@@ -88,11 +93,11 @@ def encoded_by_kio(version: int, wanted: Any) -> bytes:
     return buffer.getvalue()
 
 
-@given(versions, requests)
+@given(versions, requests | requests_of_consumers)
 def test_requests_are_read_as_kio_wrote_them(version: int, wanted: Any) -> None:
     replica, wait, least, most, isolation, session, epoch, requested_topics, gone, rack = wanted
     request = read_request(memoryview(b"head" + encoded_by_kio(version, wanted)), 4, version)
-    assert request.replica_id == replica
+    assert request.replica_id == (replica if version < 15 or replica >= 0 else -1)
     assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (wait, least, most)
     assert request.isolation_level == isolation
     if version >= 7:
@@ -131,7 +136,7 @@ def test_requests_are_read_as_kio_wrote_them(version: int, wanted: Any) -> None:
     ] == expected
 
 
-@given(versions, requests, st.data())
+@given(versions, requests | requests_of_consumers, st.data())
 def test_a_request_that_ends_early_is_malformed(version: int, wanted: Any, data: st.DataObject) -> None:
     body = encoded_by_kio(version, wanted)
     cut = data.draw(st.integers(0, len(body) - 1))

@@ -6,18 +6,19 @@ import sys
 
 import pytest
 
+from penstock.storage import segment
 from penstock_sim.ablations import BUGS, planted
 from penstock_sim.campaign import report
 from penstock_sim.world import run_seed
 
 FEW = range(1, 21)
 MORE = range(21, 81)
+# Only bugs that many seeds find: a rare one is found by other seeds after each change of the timing, so that its test
+# would fail for no reason. `make sim BUG=all` looks for all of them.
 PLANTED = {
     "ack-before-fsync": range(1, 40),
     "no-dedupe": range(1, 40),
     "leader-outside-the-set": range(1, 40),
-    # Found by seed 79 of the first hundred: too many to run here.
-    "loads-before-the-first-image": range(70, 100),
 }
 DIGESTS = "from penstock_sim.world import run_seed; print([run_seed(seed).digest for seed in (2, 7)])"
 
@@ -40,6 +41,12 @@ def test_a_seed_does_not_depend_on_hash_randomization() -> None:
         for seed in ("0", "4242")
     }
     assert len(traces) == 1
+
+
+def test_a_run_restores_the_limit_of_small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment, "SMALL_SIZE_MAX", 5)
+    run_seed(2)
+    assert segment.SMALL_SIZE_MAX == 5
 
 
 @pytest.mark.parametrize("name", PLANTED)

@@ -17,8 +17,9 @@ from tests.spark.log import Log
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# A trigger waits for Python processes to start, which may take long on a busy machine.
-TIMEOUT_S = 900
+# A trigger waits for Python processes to start, which may take long on a busy machine. The time includes the fixtures,
+# whose own limits are reported with the output of the process that they wait for.
+TIMEOUT_S = 1800
 _numbers = itertools.count(1)
 # No JVM of a test lives long enough to benefit from the second compiler, on two shared cores.
 _JVM_FLAGS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

@@ -19,7 +19,7 @@ from tests.support.ports import HOST, free_ports
 
 SPARK = Path(pyspark.__file__).parent
 CHECKOUT = Path(__file__).parents[2]
-START_S_MAX = 120.0
+START_S_MAX = 300.0
 
 
 class ConnectServer:

@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import Consumer, IsolationLevel, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
-DECIDED_S_MAX = 3.0
+DECIDED_S_MAX = 30.0
 PATIENCE_S = 60.0
 
 

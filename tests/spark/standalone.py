@@ -10,6 +10,7 @@ import os
 import subprocess
 import time
 import urllib.request
+from http.client import HTTPException
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -20,7 +21,8 @@ from penstock_spark.java import ensure_java
 from tests.support.ports import HOST, free_ports
 
 SPARK = Path(pyspark.__file__).parent
-START_S_MAX = 120.0
+START_S_MAX = 300.0
+LOG_TAIL_SIZE = 2000
 WORKERS = {"worker-1": HOST, "worker-2": "127.0.0.2"}
 
 
@@ -77,11 +79,18 @@ class Standalone:
             try:
                 if is_there(self.state()):
                     return
-            except OSError:
-                pass
+            except (OSError, HTTPException, ValueError):
+                pass  # the server is still starting
+            if any(process.poll() is not None for process in self._processes):
+                raise RuntimeError(f"a process of Spark ended: {self._logs()}")
             if time.monotonic() > deadline:
-                raise TimeoutError(f"Spark's master does not respond: see {self._folder}")
+                raise TimeoutError(f"Spark's master does not respond: {self._logs()}")
             time.sleep(0.3)
+
+    def _logs(self) -> str:
+        """Return the last output of each process."""
+        paths = sorted(self._folder.glob("*.log"))
+        return "\n".join(f"{path.name}: {path.read_text(errors='replace')[-LOG_TAIL_SIZE:]}" for path in paths)
 
     def _stop(self) -> None:
         for process in reversed(self._processes):

@@ -63,6 +63,8 @@ configuration:
   spark.driver.bindAddress: 127.0.0.1
 """
 ROWS = 1000
+RUN_S_MAX = 600.0
+LOG_TAIL_SIZE = 4000
 
 
 # A copy of a task is started as soon as half of the tasks are done.
@@ -132,8 +134,18 @@ def connect(standalone: Standalone, project: Path, tmp_path_factory: pytest.Temp
 def run(folder: Path, brokers: PenstockCluster, where: str) -> None:
     command = [sys.executable, "-m", "penstock.cli.main", "pipeline", "run", str(folder)]
     command += ["--bootstrap", brokers.bootstrap, "--set", where]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=220, check=False)
-    assert done.returncode == 0, done.stderr + done.stdout
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_S_MAX, check=False)
+    except subprocess.TimeoutExpired as error:
+        error.add_note(spark_log(folder))
+        raise
+    assert done.returncode == 0, spark_log(folder) + done.stderr + done.stdout
+
+
+def spark_log(folder: Path) -> str:
+    """Return the last output of the driver, for the report of a failed run."""
+    path = folder / "storage" / "spark.log"
+    return path.read_text(errors="replace")[-LOG_TAIL_SIZE:] if path.exists() else "Spark was not started. "
 
 
 def kept(folder: Path) -> Counter[str]:
@@ -165,7 +177,7 @@ def test_a_speculative_attempt_duplicates_nothing(
 ) -> None:
     words = [connect.url, brokers.bootstrap, "numbers", "speculated", str(tmp_path)]
     command = [sys.executable, "-m", "tests.spark.slow_sink", *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=220, check=False, cwd=CHECKOUT)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_S_MAX, check=False, cwd=CHECKOUT)
     assert done.returncode == 0, done.stderr + done.stdout
     attempts = sorted(path.name for path in tmp_path.glob("partition-*"))
     assert attempts[:2] == ["partition-0-attempt-0", "partition-0-attempt-1"], "both attempts wrote their rows"

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 NewTopic = Callable[..., str]
+# The first batch waits for the start of Python processes.
+BATCH_S_MAX = 300.0
 
 
 class Flow:
@@ -84,11 +86,11 @@ def test_progress_has_the_lag_and_new_partitions_are_read(
     made = flow(subscribe=topic)
     query = made.start(processingTime="0 seconds")
     try:
-        eventually(lambda: made.rows() == ["one"], seconds_max=90)
+        eventually(lambda: made.rows() == ["one"], seconds_max=BATCH_S_MAX)
         log.add_partitions(topic, 2)
         log.fill(topic, ["two"], partition=1)
-        eventually(lambda: made.rows() == ["one", "two"], seconds_max=90)
-        eventually(lambda: latest(query, topic) == {"0": 1, "1": 1}, seconds_max=90)
+        eventually(lambda: made.rows() == ["one", "two"], seconds_max=BATCH_S_MAX)
+        eventually(lambda: latest(query, topic) == {"0": 1, "1": 1}, seconds_max=BATCH_S_MAX)
     finally:
         query.stop()
     assert made.rows() == ["one", "two"]

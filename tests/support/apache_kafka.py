@@ -19,6 +19,8 @@ from tests.support.java_tools import java, java_environment, kafka_jars
 from tests.support.ports import HOST, free_ports, wait_until_answered
 
 CLUSTER_ID = "b3BlbnN0b2NrLXBlZXItMQ"
+START_S_MAX = 300.0
+LOG_TAIL_SIZE = 2000
 SERVER_FLAGS = ["-Xmx1G", "-Xms1G", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35"]
 QUICK_FLAGS = ["-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
 
@@ -76,17 +78,18 @@ class ApacheKafka:
         started = time.monotonic()
         self._launch()
         try:
-            wait_until_answered(self._port, seconds_max=90)
-        except TimeoutError:
+            wait_until_answered(self._port, seconds_max=START_S_MAX)
+        except TimeoutError as error:
             self.kill()
-            raise
+            log = (self._folder / "server.log").read_text(errors="replace")
+            raise TimeoutError(f"{error}: {log[-LOG_TAIL_SIZE:]}") from None
         return time.monotonic() - started
 
     def start_refused(self) -> int:
         """Start a process that must exit on its own; return its exit code. Its log is discarded."""
         process = self._launch()
         try:
-            return process.wait(timeout=90)
+            return process.wait(timeout=START_S_MAX)
         finally:
             self.kill()
 

@@ -10,6 +10,8 @@ import pytest
 from tests.support.order import part_of
 
 _COLUMNS = ("passed", "failed", "skipped")
+# The whole report comes at the end of the run, which may have been cut off.
+_LINES_AT_ONCE = 25
 
 
 class Table:
@@ -46,6 +48,7 @@ class Reporter:
         terminal = self._config.pluginmanager.get_plugin("terminalreporter")
         if report.failed and terminal is not None:
             terminal.write_line(f"\nFAILED {report.nodeid} ({report.when})", red=True)
+            terminal.write_line("\n".join(report.longreprtext.splitlines()[-_LINES_AT_ONCE:]))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section(f"parts, in the order of --seed {self._config.option.seed}")

@@ -33,9 +33,11 @@ class PenstockCluster:
         properties: Mapping[str, str] | None = None,
         racks: Sequence[str] = (),
         module: str = "penstock.cli.main",
+        has_metrics: bool = False,
     ) -> None:
-        """`module` is run for each node."""
+        """`module` is run for each node. With `has_metrics`, each serves metrics at `metrics_address`."""
         self._module = module
+        self._metrics_ports = dict(zip(range(1, count + 1), free_ports(count), strict=True)) if has_metrics else {}
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-cluster-"))
         self.ids = tuple(range(1, count + 1))
         self._ports = dict(zip(self.ids, free_ports(count), strict=True))
@@ -50,6 +52,9 @@ class PenstockCluster:
 
     def address(self, node_id: int) -> str:
         return f"{HOST}:{self._ports[node_id]}"
+
+    def metrics_address(self, node_id: int) -> str:
+        return f"{HOST}:{self._metrics_ports[node_id]}"
 
     def data(self, node_id: int) -> Path:
         return self.folder / f"node{node_id}"
@@ -83,6 +88,8 @@ class PenstockCluster:
             **({"broker.rack": self._racks[node_id]} if node_id in self._racks else {}),
             **self._properties,
         }
+        if self._metrics_ports:
+            settings["metrics.listener"] = f"http://{self.metrics_address(node_id)}"
         words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
         with (self.folder / f"node{node_id}.log").open("ab") as log:
             self._log_begins[node_id] = len(self.log(node_id))

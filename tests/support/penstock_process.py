@@ -15,6 +15,7 @@ from types import TracebackType
 from tests.support.ports import HOST, free_ports, wait_until_answered
 
 MAIN = Path(__file__).with_name("penstock_main.py")
+START_S_MAX = 120.0
 
 
 class PenstockProcess:
@@ -29,7 +30,7 @@ class PenstockProcess:
         data: Path | None = None,
         environment: Mapping[str, str] | None = None,
         listeners: Mapping[str, str] | None = None,
-        start_s_max: float = 30,
+        start_s_max: float = START_S_MAX,
     ) -> None:
         """`environment` extends the inherited environment; `listeners` are names with their security protocols."""
         self._start_s_max = start_s_max

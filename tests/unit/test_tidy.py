@@ -30,6 +30,7 @@ CALLED_FROM_OUTSIDE = {
     "client/src/penstock_spark/topics/source.py:streamReader": "Spark calls it",
     "client/src/penstock_spark/topics/source.py:streamWriter": "Spark calls it",
     "src/penstock/arrow/reading.py:row_count_max": "public API (docs/public-api.md)",
+    "src/penstock/cli/command_tree.py:list_commands": "typer calls it",
     "src/penstock/node.py:metrics_port": "tests find the endpoint that listens on a free port",
     "src/penstock/sqlview/result.py:dicts": "public API (docs/public-api.md)",
     "src/penstock/storage/compaction/cleaner.py:is_busy": "tests wait for the end of a pass",

@@ -48,6 +48,7 @@ NAMES: Final = {
     33: "UNSUPPORTED_SASL_MECHANISM",
     35: "UNSUPPORTED_VERSION",
     36: "TOPIC_ALREADY_EXISTS",
+    41: "NOT_CONTROLLER",
     45: "OUT_OF_ORDER_SEQUENCE_NUMBER",
     46: "DUPLICATE_SEQUENCE_NUMBER",
     47: "INVALID_PRODUCER_EPOCH",
@@ -69,8 +70,8 @@ NAMES: Final = {
     103: "INCONSISTENT_TOPIC_ID",
 }
 
-# Errors that resolve themselves: a leader or coordinator that moves, loads or lags.
-PASSING: Final = frozenset({5, 6, 7, 13, 14, 15, 16, 19, 20, 51, 56, 72, 74, 75, 78})
+# Errors that resolve themselves: a leader, coordinator or controller that moves, loads or lags.
+PASSING: Final = frozenset({5, 6, 7, 13, 14, 15, 16, 19, 20, 41, 51, 56, 72, 74, 75, 78})
 
 
 class PenstockClientError(Exception):
@@ -96,6 +97,20 @@ class BrokerError(PenstockClientError):
     @property
     def passing(self) -> bool:
         return self.code in PASSING
+
+
+class BrokerBehind(BrokerError):
+    """A broker does not know a topic yet that another broker has described."""
+
+    @property
+    def passing(self) -> bool:
+        return True
+
+
+def partition_error(code: int, what: str, detail: str | None = None) -> BrokerError:
+    """Return the error for a partition that metadata contained. Refresh it before a retry: it shows a deletion."""
+    kind = BrokerBehind if code in (UNKNOWN_TOPIC, UNKNOWN_TOPIC_ID) else BrokerError
+    return kind(code, what, detail)
 
 
 class Corrupt(PenstockClientError):

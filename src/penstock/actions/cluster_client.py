@@ -43,7 +43,11 @@ class BrokerConnection:
         except OSError as error:
             raise connection_failed(host, port, error) from None
         self._count = 0
-        known = self._exchange(ApiKey.API_VERSIONS, _API_VERSIONS_VERSION, ApiVersionsRequest())
+        try:
+            known = self._exchange(ApiKey.API_VERSIONS, _API_VERSIONS_VERSION, ApiVersionsRequest())
+        except BaseException:
+            self.close()
+            raise
         self._newest = {each.api_key: int(each.max_version) for each in known.api_keys}
 
     def send(self, api_key: int, request: Any, *, newest: int | None = None) -> Any:

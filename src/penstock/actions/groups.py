@@ -11,7 +11,7 @@ from penstock.actions.connection import REQUEST_TIMEOUT_S
 from penstock.actions.errors import UNKNOWN_GROUP, ActionError, unknown_partition, unknown_topic
 from penstock.actions.librdkafka import action_error, wait, wait_all
 from penstock.actions.offset_reset import OffsetReset, PartitionState, Target
-from penstock.actions.partition_offsets import TopicPartition, earliest_offsets, latest_offsets, log_offsets
+from penstock.actions.partition_offsets import TopicPartition, earliest_offsets, first_offsets_since, latest_offsets
 from penstock.actions.positions import AtTime
 
 if TYPE_CHECKING:
@@ -186,8 +186,6 @@ def partition_states(
     admin: "AdminClient", group: str, wanted: Mapping[str, set[int] | None], target: Target
 ) -> list[PartitionState]:
     """Return the offsets that a reset plan needs, of the wanted partitions or of all that the group has committed."""
-    from confluent_kafka.admin import OffsetSpec
-
     committed = committed_offsets(admin, group)
     partitions = sorted(_resolve_partitions(admin, wanted) if wanted else committed)
     if not partitions:
@@ -195,7 +193,7 @@ def partition_states(
     earliest, latest = earliest_offsets(admin, partitions), latest_offsets(admin, partitions)
     at_time: dict[TopicPartition, int | None] = {}
     if isinstance(target, AtTime):
-        at_time = log_offsets(admin, partitions, OffsetSpec.for_timestamp(target.timestamp_ms))
+        at_time = first_offsets_since(admin, partitions, target.timestamp_ms)
     states = []
     for partition in partitions:
         first, last = earliest.get(partition), latest.get(partition)

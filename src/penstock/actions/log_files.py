@@ -180,13 +180,13 @@ def dump_indexes(disk: Disk, segments: list[SegmentFiles]) -> Iterator[dict[str,
     for segment in segments:
         where = {"partition": segment.partition, "segment": segment.base_offset}
         if disk.exists(segment.path("index")):
-            offsets = OffsetIndex(segment.path("index"), segment.base_offset)
+            offsets = OffsetIndex(segment.path("log"), segment.base_offset)
             offsets.load(disk, log_size=_size(disk, segment.path("log")))
             for slot in range(len(offsets)):
                 offset, position = offsets.entry(slot)
                 yield {**where, "index": "offset", "offset": offset, "position": position}
         if disk.exists(segment.path("timeindex")):
-            times = TimeIndex(segment.path("timeindex"), segment.base_offset)
+            times = TimeIndex(segment.path("log"), segment.base_offset)
             times.load(disk)
             for timestamp, relative in zip(times.timestamps, times.offsets, strict=True):
                 offset = segment.base_offset + relative
@@ -274,7 +274,7 @@ def _verify_offset_index(disk: Disk, segment: SegmentFiles, batches: dict[int, B
     if not disk.exists(path):
         yield _rebuilt_at_start(path, None, "is missing")
         return
-    index = OffsetIndex(path, segment.base_offset)
+    index = OffsetIndex(segment.path("log"), segment.base_offset)
     try:
         index.load(disk, log_size=_size(disk, segment.path("log")))
     except Corruption as problem:
@@ -295,7 +295,7 @@ def _verify_time_index(disk: Disk, segment: SegmentFiles, batches: dict[int, Bat
     if not disk.exists(path):
         yield _rebuilt_at_start(path, None, "is missing")
         return
-    index = TimeIndex(path, segment.base_offset)
+    index = TimeIndex(segment.path("log"), segment.base_offset)
     try:
         index.load(disk)
     except Corruption as problem:

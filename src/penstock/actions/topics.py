@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from penstock.actions.connection import REQUEST_TIMEOUT_S
 from penstock.actions.errors import ActionError, unknown_partition
 from penstock.actions.librdkafka import wait, wait_all
-from penstock.actions.partition_offsets import earliest_offsets, latest_offsets, log_offsets
+from penstock.actions.partition_offsets import earliest_offsets, first_offsets_since, latest_offsets
 from penstock.actions.positions import AtOffset, AtTime, Latest, Position
 
 if TYPE_CHECKING:
@@ -82,16 +82,18 @@ def plan_record_deletion(
     for index in partitions or ():
         if index not in known:
             raise unknown_partition(name, index, len(known))
-    chosen = [(name, index) for index in (partitions or sorted(known)) if known[index]["earliest"] is not None]
+    chosen = [
+        (name, index)
+        for index in (partitions or sorted(known))
+        if known[index]["earliest"] is not None and known[index]["latest"] is not None
+    ]
     match position:
         case AtOffset(offset):
             targets = dict.fromkeys(chosen, offset)
         case Latest():
             targets = {place: known[place[1]]["latest"] for place in chosen}
         case AtTime(timestamp_ms):
-            from confluent_kafka.admin import OffsetSpec
-
-            found = log_offsets(admin, chosen, OffsetSpec.for_timestamp(timestamp_ms))
+            found = first_offsets_since(admin, chosen, timestamp_ms)
             targets = {place: known[place[1]]["latest"] if at is None else at for place, at in found.items()}
         case _:
             raise ActionError("Cannot delete records before this position: use an offset, latest, an age or a time.")

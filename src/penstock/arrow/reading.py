@@ -160,7 +160,8 @@ def _bounds(
 ) -> tuple[dict[int, int], dict[int, int]]:
     places = [(topic, index) for index in indexes]
     ends = cluster.list_offsets(dict.fromkeys(places, LATEST), isolation=isolation)
-    starts = cluster.list_offsets(dict.fromkeys(places, EARLIEST if first_ms is None else first_ms))
+    # In ListOffsets, times before 1970 are invalid or mean an end of the log. Rows are compared one by one anyway.
+    starts = cluster.list_offsets(dict.fromkeys(places, EARLIEST if first_ms is None or first_ms < 0 else first_ms))
     # No record has this timestamp or a later one: nothing to read.
     return (
         {index: starts[topic, index] if starts[topic, index] >= 0 else ends[topic, index] for _, index in places},

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer
 
 EXAMPLE = "Example: penstock demo --data ./data --port 9092"
+CONTEXT_SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
 NEEDED = ("pyspark", "pyarrow", "deltalake", "yaml")
 BROKER_STOP_S = 60.0
 SPARK_STOP_S = 2.5

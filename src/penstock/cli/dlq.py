@@ -163,11 +163,14 @@ def replay(
             _print_plan(reader, wanted, count, format)
             return
         sender = ReplaySender(connection, to=to, keep_timestamps=keep_timestamps, rate=rate)
-        skipped = _send(reader, wanted, count, sender)
+        try:
+            skipped = _send(reader, wanted, count, sender)
+        finally:
+            # Also after a failure: the letters before it were sent, and the next replay must not repeat them.
+            if start == NEW and wanted.matches_all:
+                commit_replay_position(connection, name, sender.positions())
     finally:
         consumer.close()
-    if start == NEW and wanted.matches_all:
-        commit_replay_position(connection, name, sender.positions())
     sender.raise_if_failed()
     rest = f"; skipped {count_of(skipped, 'other record')}" if skipped else ""
     if sender.missing:

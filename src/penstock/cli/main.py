@@ -11,73 +11,20 @@ import typer
 
 from penstock import __version__
 from penstock.actions.errors import ActionError
-from penstock.cli import (
-    acl,
-    bench,
-    cert,
-    cluster,
-    config,
-    connection_options,
-    console,
-    consume,
-    demo,
-    dlq,
-    doctor,
-    group,
-    hints,
-    log,
-    pipeline,
-    produce,
-    profile,
-    queue,
-    quota,
-    sql,
-    start,
-    token,
-    topic,
-    txn,
-    user,
-)
+from penstock.cli import hints
+from penstock.cli.command_tree import CommandTree
 from penstock.cli.errors import CommandError
 from penstock.model.errors import PenstockError
 
 app = typer.Typer(
     name="penstock",
+    cls=CommandTree,
     help="Run and manage a durable message broker that speaks the Kafka protocol.",
     epilog="Example: penstock start --data ./data",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("start", epilog=start.EXAMPLE)(start.start)
-app.add_typer(topic.app, name="topic")
-app.command("produce", epilog=produce.EXAMPLE)(produce.produce)
-app.command("consume", epilog=consume.EXAMPLE)(consume.consume)
-app.add_typer(cluster.app, name="cluster")
-app.add_typer(group.app, name="group")
-app.add_typer(queue.app, name="queue")
-app.add_typer(dlq.app, name="dlq")
-app.add_typer(txn.app, name="txn")
-app.add_typer(config.app, name="config")
-app.add_typer(quota.app, name="quota")
-app.add_typer(profile.app, name="profile")
-app.add_typer(user.app, name="user")
-app.add_typer(acl.app, name="acl")
-app.add_typer(token.app, name="token")
-app.add_typer(cert.app, name="cert")
-app.add_typer(log.app, name="log")
-app.add_typer(pipeline.app, name="pipeline")
-app.command(
-    "demo",
-    epilog=demo.EXAMPLE,
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-)(demo.demo)
-app.command("sql", epilog=sql.EXAMPLE)(sql.sql)
-app.command("console", epilog=console.EXAMPLE)(console.console)
-app.command("bench", epilog=bench.EXAMPLE)(bench.bench)
-app.command("doctor", epilog=doctor.EXAMPLE)(doctor.doctor)
-
-connection_options.add_to(app)
 
 
 @app.callback(invoke_without_command=True)

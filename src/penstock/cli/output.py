@@ -6,6 +6,7 @@ keeps numbers and lists.
 
 import csv
 import json
+import math
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -50,7 +51,7 @@ def write_rows(rows: Iterable[Sequence[Any]], columns: Sequence[str], format: Fo
     separator = "\n"
     to.write("[")
     for row in rows:
-        text = json.dumps(dict(zip(columns, row, strict=True)), indent=2, default=_json_value)
+        text = _json(dict(zip(columns, row, strict=True)))
         to.write(f"{separator}{text}".replace("\n", "\n  "))
         separator = ",\n"
     to.write("]\n" if separator == "\n" else "\n]\n")
@@ -74,6 +75,28 @@ def render_size(size: float) -> str:
         if size < 1024:
             return f"{size:.1f} {unit}"
     return f"{size / 1024:.1f} TiB"
+
+
+def _json(row: Row) -> str:
+    try:
+        return json.dumps(row, indent=2, default=_json_value, allow_nan=False)
+    except (TypeError, ValueError):
+        return json.dumps(_in_json(row), indent=2, default=_json_value, allow_nan=False)
+
+
+def _in_json(value: Any) -> Any:
+    """Replace what JSON lacks: NaN and infinite numbers by null, and keys that are not text by text."""
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case Mapping():
+            return {
+                key if isinstance(key, str) else _cell(key, absent=""): _in_json(each) for key, each in value.items()
+            }
+        case list() | tuple():
+            return [_in_json(each) for each in value]
+        case _:
+            return value
 
 
 def _json_value(value: object) -> str:

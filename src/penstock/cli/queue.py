@@ -248,9 +248,10 @@ def redrive(
                     sender.send(letter)
         finally:
             sender.finish()
+            # Also after a failure or Ctrl-C: the next redrive must not repeat the letters that were sent.
+            commit_replay_position(connection, letters, sender.positions(), group=position_group)
     finally:
         consumer.close()
-    commit_replay_position(connection, letters, sender.positions(), group=position_group)
     sender.raise_if_failed()
     rest = f"; {count_of(sender.missing, 'record')} of other letters no longer exist" if sender.missing else ""
     print(f"{count_of(sender.acknowledged, 'dead letter')} of {letters} sent back{rest}", file=sys.stderr)

@@ -310,6 +310,7 @@ async def _serve(settings: "BrokerSettings", notice: str | None, ready: Callable
     )
     stop = asyncio.ensure_future(stop_requested.wait())
     alive = asyncio.ensure_future(_stay_alive(manager))
+    settle_memory()
     try:
         manager.starting("recovering logs and joining the metadata quorum")
         starting = asyncio.ensure_future(node.start())
@@ -321,7 +322,6 @@ async def _serve(settings: "BrokerSettings", notice: str | None, ready: Callable
             await asyncio.gather(starting, return_exceptions=True)
             return
         await starting
-        settle_memory()
         print(f"ready {node.bootstrap}", flush=True)
         manager.ready(f"listening on {node.bootstrap}")
         if notice is not None:
@@ -354,7 +354,7 @@ async def _stay_alive(manager: "ServiceManager") -> None:
 
 
 def _allow_many_files() -> None:
-    """Raise the limit of open files: each partition and each connection uses one."""
+    """Raise the limit of open files: each connection and each log that is written to uses one."""
     import resource
 
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -43,6 +43,10 @@ STORAGE_OPTIONS: Final[tuple[Option, ...]] = (
     _int("log.journal.min.logs", 8, least=0, own=True,
          doc="The minimum number of logs waiting for an fsync for which the journal is used. Fewer logs are synced "
              "individually in parallel, which avoids writing their records twice."),
+    _int("log.open.files.max", 4096, least=1, own=True,
+         doc="How many log files are kept open for writes, but at most half of the file descriptors that the process "
+             "may use. With more partitions, files that were not written to for a while are closed and opened again "
+             "by the next write. Files with unsynced writes stay open."),
     _long("log.reserve.bytes", 16 * MIB, least=0, own=True,
           doc="The size of the file `reserve` in the data directory. When the disk is full, its space is released to "
               "the metadata log and the checkpoints, so that the node keeps running and serving reads. 0 reserves "

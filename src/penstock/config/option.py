@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
+from math import isinf
 from typing import Any, Final, Literal
 
 from penstock.model.errors import InvalidConfig
@@ -152,7 +153,8 @@ def _convert(kind: Kind, text: str, name: str) -> Value:
             raise invalid(name, text, "Expected value to be either true or false")
         return lowered == "true"
     if kind == "double":
-        if not _NUMBER.fullmatch(text):
+        # A number that is too large would become infinite.
+        if not _NUMBER.fullmatch(text) or isinf(float(text)):
             raise invalid(name, text, "Not a number of type DOUBLE")
         return float(text)
     if kind == "list":

@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.client.channel import pause
 from penstock.client.interfaces import PeerGone, PeerUnavailable
-from penstock.controller.brokers import Registration, check_broker_epoch, decide_fencing, decide_registration
+from penstock.controller.brokers import Registration, check_broker_epoch, deciding_fencing, deciding_registration
 from penstock.controller.elections import decide_balance
-from penstock.controller.heartbeats import Heartbeat, HeartbeatReply, decide_heartbeat
+from penstock.controller.heartbeats import Heartbeat, HeartbeatReply, deciding_heartbeat
 from penstock.controller.leaders import Rules
 from penstock.controller.sessions import Sessions
 from penstock.controller.settings import decide_first_settings
 from penstock.controller.token_sweeper import TokenSweeper
 from penstock.model.errors import NotController, Refusal
 from penstock.model.ids import NodeId
+from penstock.model.job import first_slice
 
 if TYPE_CHECKING:
     from penstock.client.interfaces import Peers
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from penstock.controller.controller import Controller
     from penstock.controller.decision import ControllerDecision
     from penstock.metadata.image import BrokerImage, Image
+    from penstock.model.job import Job
     from penstock.ports.clock import Clock, Timer
 
 TICK_S: Final = 0.25
@@ -108,8 +110,8 @@ class BrokerMonitor:
         """Register a process, fenced, and return its broker epoch."""
         self._check_active()
 
-        def decide(image: "Image") -> "ControllerDecision[int]":
-            return decide_registration(
+        def decide(image: "Image") -> "Job[ControllerDecision[int]]":
+            return deciding_registration(
                 image,
                 registration,
                 cluster_id=self._cluster_id,
@@ -135,17 +137,18 @@ class BrokerMonitor:
 
         seen = self._controller.image
         # Most heartbeats change nothing, and need not wait for their turn.
-        decision = decide_heartbeat(seen, heartbeat, sessions=self._sessions, rules=self.rules)
+        decision = first_slice(deciding_heartbeat(seen, heartbeat, sessions=self._sessions, rules=self.rules))
 
-        def decide(image: "Image") -> "ControllerDecision[HeartbeatReply]":
-            if image is seen:
+        def decide(image: "Image") -> "ControllerDecision[HeartbeatReply] | Job[ControllerDecision[HeartbeatReply]]":
+            if image is seen and decision is not None:
                 return decision
-            return decide_heartbeat(image, heartbeat, sessions=self._sessions, rules=self.rules)
+            return deciding_heartbeat(image, heartbeat, sessions=self._sessions, rules=self.rules)
 
-        reply = await self._controller.run(decide) if decision.records else decision.reply
+        unchanged = None if decision is None or decision.records else decision
+        reply = await self._controller.run(decide) if unchanged is None else unchanged.reply
         if reply.leaving:
             self._sessions.record_shutdown(node_id, self._controller.image.offset)
-        if decision.records:
+        if unchanged is None:
             self._log_state(node_id, _state(reply))
         return reply
 
@@ -233,8 +236,8 @@ class BrokerMonitor:
             self._spawn(self._fence_now(broker, why))
 
     async def _fence_now(self, broker: "BrokerImage", why: str) -> None:
-        def decide(image: "Image") -> "ControllerDecision[bool]":
-            return decide_fencing(image, broker.node_id, epoch=broker.epoch, rules=self.rules)
+        def decide(image: "Image") -> "Job[ControllerDecision[bool]]":
+            return deciding_fencing(image, broker.node_id, epoch=broker.epoch, rules=self.rules)
 
         try:
             if await self._controller.run(decide):

@@ -1,7 +1,8 @@
 """Decisions on brokers: registration, fencing and shutdown, and their effect on partitions.
 
 Pure. The offset of a registration in the metadata log is the broker's epoch, so that a later process with the same id
-always has a higher one. Calls leaders.py. sessions.py knows whether the previous process is still alive.
+always has a higher one. Decisions that concern all partitions are jobs (model/job.py). Calls leaders.py. sessions.py
+knows whether the previous process is still alive.
 Refuses: InconsistentClusterId, DuplicateBrokerRegistration, InvalidRegistration, UnsupportedVersion,
 BrokerIdNotRegistered, StaleBrokerEpoch.
 """
@@ -17,7 +18,7 @@ from penstock.controller.leaders import (
     Living,
     Rules,
     assign,
-    change_all,
+    changing_all,
     directory_of,
     is_online,
     partitions,
@@ -45,6 +46,7 @@ from penstock.model.errors import (
     UnsupportedVersion,
 )
 from penstock.model.ids import NO_NODE, NodeId
+from penstock.model.job import Job, finish
 
 FENCE: Final = 1
 UNFENCE: Final = -1
@@ -72,9 +74,9 @@ class Registration:
     previous_broker_epoch: int = NO_BROKER_EPOCH
 
 
-def decide_registration(
+def deciding_registration(
     image: Image, registration: Registration, *, cluster_id: str, rules: Rules, has_live_process: bool
-) -> ControllerDecision[int]:
+) -> Job[ControllerDecision[int]]:
     """Register the process, fenced, and reply with its epoch.
 
     `has_live_process` is true if another process with this id has a session.
@@ -95,7 +97,7 @@ def decide_registration(
         epoch, fenced, leaving = current.epoch, current.fenced, current.in_controlled_shutdown
         read_only = current.read_only
     else:
-        records.extend(_previous_process_records(image, registration, current, rules))
+        records.extend((yield from _previous_process_records(image, registration, current, rules)))
         epoch, fenced, leaving = image.offset + 1 + len(records), True, False
         # The first heartbeat reports whether the broker can write, before it is unfenced.
         read_only = False
@@ -116,22 +118,26 @@ def decide_registration(
     return ControllerDecision(records, epoch)
 
 
-def decide_fencing(image: Image, node_id: NodeId, *, epoch: int, rules: Rules) -> ControllerDecision[bool]:
+def deciding_fencing(image: Image, node_id: NodeId, *, epoch: int, rules: Rules) -> Job[ControllerDecision[bool]]:
     """Fence the broker; the reply is whether it was unfenced and had this epoch."""
     broker = image.brokers.get(node_id)
     if broker is None or broker.fenced or broker.epoch != epoch:
         return ControllerDecision((), False)
-    return ControllerDecision(fencing(image, broker, rules), True)
+    return ControllerDecision((yield from fencing(image, broker, rules)), True, is_atomic=False)
 
 
-def fencing(image: Image, broker: BrokerImage, rules: Rules) -> list[MetadataRecord]:
+def fencing(image: Image, broker: BrokerImage, rules: Rules) -> Job[list[MetadataRecord]]:
+    """Fence the broker and move its leaderships to other brokers.
+
+    The broker is fenced last: if only the first records are committed, the next controller fences it again.
+    """
     return [
-        *remove_from_isrs(image, broker.node_id, rules),
+        *(yield from removing_from_isrs(image, broker.node_id, rules)),
         BrokerRegistrationChangeRecord(broker_id=broker.node_id, broker_epoch=broker.epoch, fenced=FENCE),
     ]
 
 
-def unfencing(image: Image, broker: BrokerImage, rules: Rules) -> list[MetadataRecord]:
+def unfencing(image: Image, broker: BrokerImage, rules: Rules) -> Job[list[MetadataRecord]]:
     living = Living(image, joins=broker.node_id)
 
     def decide(partition: PartitionImage, settings: TopicSettings) -> PartitionImage:
@@ -141,21 +147,24 @@ def unfencing(image: Image, broker: BrokerImage, rules: Rules) -> list[MetadataR
 
     return [
         BrokerRegistrationChangeRecord(broker_id=broker.node_id, broker_epoch=broker.epoch, fenced=UNFENCE),
-        *change_all(image, rules, decide),
+        *(yield from changing_all(image, rules, decide)),
     ]
 
 
-def leaving(image: Image, broker: BrokerImage, rules: Rules) -> list[MetadataRecord]:
-    """Begin the broker's controlled shutdown, and move its leaderships to other brokers."""
+def leaving(image: Image, broker: BrokerImage, rules: Rules) -> Job[list[MetadataRecord]]:
+    """Begin the broker's controlled shutdown, and move its leaderships to other brokers.
+
+    If only the first records are committed, the rest follows with the next heartbeat of the broker.
+    """
     return [
         BrokerRegistrationChangeRecord(
             broker_id=broker.node_id, broker_epoch=broker.epoch, in_controlled_shutdown=LEAVING
         ),
-        *remove_from_isrs(image, broker.node_id, rules),
+        *(yield from removing_from_isrs(image, broker.node_id, rules)),
     ]
 
 
-def change_read_only(image: Image, broker: BrokerImage, read_only: bool, rules: Rules) -> list[MetadataRecord]:
+def changing_read_only(image: Image, broker: BrokerImage, read_only: bool, rules: Rules) -> Job[list[MetadataRecord]]:
     """Record whether the broker can write; one that cannot leaves each ISR that has another member."""
     record = BrokerRegistrationChangeRecord(
         broker_id=broker.node_id, broker_epoch=broker.epoch, read_only=READ_ONLY if read_only else WRITABLE
@@ -168,10 +177,14 @@ def change_read_only(image: Image, broker: BrokerImage, read_only: bool, rules: 
             return partition
         return settle(partition, partition, living=living, settings=settings)
 
-    return [record, *change_all(image, rules, decide)]
+    return [record, *(yield from changing_all(image, rules, decide))]
 
 
 def remove_from_isrs(image: Image, node_id: NodeId, rules: Rules) -> list[MetadataRecord]:
+    return finish(removing_from_isrs(image, node_id, rules))
+
+
+def removing_from_isrs(image: Image, node_id: NodeId, rules: Rules) -> Job[list[MetadataRecord]]:
     """Remove a broker from every ISR, and elect other leaders for the partitions it led."""
     living = Living(image, leaves=node_id)
 
@@ -181,7 +194,7 @@ def remove_from_isrs(image: Image, node_id: NodeId, rules: Rules) -> list[Metada
         wanted = replace(partition, isr=without(partition.isr, node_id))
         return settle(wanted, partition, living=living, settings=settings)
 
-    return [*change_all(image, rules, decide)]
+    return [*(yield from changing_all(image, rules, decide))]
 
 
 def decide_unregistration(image: Image, node_id: NodeId, rules: Rules) -> ControllerDecision[None]:
@@ -232,7 +245,7 @@ def _check_features(image: Image, registration: Registration) -> None:
 
 def _previous_process_records(
     image: Image, registration: Registration, current: BrokerImage | None, rules: Rules
-) -> Sequence[MetadataRecord]:
+) -> Job[Sequence[MetadataRecord]]:
     """Return the records for replicas that the previous process has lost, and for partitions that it led."""
     node_id = registration.node_id
     clean = current is not None and registration.previous_broker_epoch == current.epoch
@@ -250,7 +263,7 @@ def _previous_process_records(
             wanted = assign(wanted, node_id, LOST_DIRECTORY)
         return settle(wanted, partition, living=living, settings=settings, untrusted=() if trusted else (node_id,))
 
-    return change_all(image, rules, decide)
+    return (yield from changing_all(image, rules, decide))
 
 
 def leads_any(image: Image, node_id: NodeId) -> bool:

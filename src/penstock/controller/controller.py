@@ -1,7 +1,8 @@
 """The driver of decisions about the cluster: one at a time, each on the image after the previous one.
 
 Calls the deciding functions of this package, then metadata/quorum.py. Decides nothing itself, and runs only on the
-active controller. A cancelled caller does not stop a decision whose records are being committed.
+active controller. A decision over thousands of partitions is a job (model/job.py): other work runs between its slices,
+but no other decision. A cancelled caller does not stop a decision whose records are being committed.
 Refuses: NotController.
 """
 
@@ -19,11 +20,17 @@ from penstock.model.ids import NO_NODE
 if TYPE_CHECKING:
     from penstock.metadata.image import Image
     from penstock.metadata.records import MetadataRecord
+    from penstock.model.ids import LeaderEpoch
+    from penstock.model.job import Job
 
 SHOWN_MAX: Final = 5
+RECORDS_PER_COMMIT: Final = 300
+"""Of a decision that is not atomic: every node applies a part without a break, at about 12 microseconds a record."""
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+Decide = Callable[["Image"], "ControllerDecision[T] | Job[ControllerDecision[T]]"]
+"""A decision about an image, as a whole or in slices."""
 
 
 class Quorum(Protocol):
@@ -35,8 +42,11 @@ class Quorum(Protocol):
     @property
     def is_active(self) -> bool: ...
 
-    async def commit(self, records: "Sequence[MetadataRecord]") -> None:
-        """Return when the records are durable, applied and published."""
+    @property
+    def epoch(self) -> "LeaderEpoch": ...
+
+    async def commit(self, *parts: "Sequence[MetadataRecord]") -> None:
+        """Return when the records are durable, applied and published. A crash may leave only the first parts."""
         ...
 
 
@@ -54,7 +64,7 @@ class Controller:
     def is_active(self) -> bool:
         return self._quorum.is_active
 
-    async def run(self, decide: "Callable[[Image], ControllerDecision[T]]") -> T:
+    async def run(self, decide: "Decide[T]") -> T:
         """Decide on the newest image, commit the records, then return the reply.
 
         Raises what `decide` raises (a Refusal) and what the commit raises.
@@ -71,16 +81,32 @@ class Controller:
         if not task.cancelled():
             task.exception()  # its caller may have been cancelled
 
-    async def _run_in_turn(self, decide: "Callable[[Image], ControllerDecision[T]]") -> T:
+    async def _run_in_turn(self, decide: "Decide[T]") -> T:
         async with self._turn:
             if not self._quorum.is_active:
                 raise NotController
             image = self._quorum.image
             decision = decide(image)
+            if not isinstance(decision, ControllerDecision):
+                decision = await self._finish(decision)
             if decision.records:
-                await self._quorum.commit(decision.records)
+                await self._quorum.commit(*decision.parts(RECORDS_PER_COMMIT))
                 self._warn_of_unclean(image, decision.records)
             return decision.reply
+
+    async def _finish(self, job: "Job[ControllerDecision[T]]") -> "ControllerDecision[T]":
+        """Run a decision in slices. It is void if another controller was active meanwhile."""
+        epoch = self._quorum.epoch
+        while True:
+            try:
+                next(job)
+            except StopIteration as end:
+                decision: ControllerDecision[T] = end.value
+                return decision
+            await asyncio.sleep(0)
+            if not self._quorum.is_active or self._quorum.epoch != epoch:
+                job.close()
+                raise NotController
 
     def _warn_of_unclean(self, image: "Image", records: "Sequence[MetadataRecord]") -> None:
         unclean = []

@@ -1,6 +1,6 @@
 """The result of a decision: records to commit, and the reply to send when they are committed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -16,3 +16,13 @@ class ControllerDecision(Generic[T]):
 
     records: "Sequence[MetadataRecord]"
     reply: T
+    is_atomic: bool = True
+    """Whether the records are committed all or none. Otherwise a crash may leave only the first ones, in order."""
+
+    def parts(self, size: int) -> "Iterator[Sequence[MetadataRecord]]":
+        """Yield the records that are committed together: all of them, or up to `size` at a time."""
+        if self.is_atomic:
+            yield self.records
+            return
+        for start in range(0, len(self.records), size):
+            yield self.records[start : start + size]

@@ -8,7 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from penstock.controller.brokers import change_read_only, check_broker_epoch, fencing, leads_any, leaving, unfencing
+from penstock.controller.brokers import (
+    changing_read_only,
+    check_broker_epoch,
+    fencing,
+    leads_any,
+    leaving,
+    removing_from_isrs,
+    unfencing,
+)
 from penstock.controller.decision import ControllerDecision
 from penstock.controller.directories import directories_offline
 from penstock.controller.leaders import Rules
@@ -16,6 +24,7 @@ from penstock.controller.sessions import Sessions
 from penstock.metadata.image import BrokerImage, Image
 from penstock.metadata.records import MetadataRecord
 from penstock.model.ids import NodeId
+from penstock.model.job import Job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,20 +48,20 @@ class HeartbeatReply:
     leaving: bool = False
 
 
-def decide_heartbeat(
+def deciding_heartbeat(
     image: Image, heartbeat: Heartbeat, *, sessions: Sessions, rules: Rules
-) -> ControllerDecision[HeartbeatReply]:
+) -> Job[ControllerDecision[HeartbeatReply]]:
     broker = check_broker_epoch(image, heartbeat.node_id, heartbeat.broker_epoch)
     if heartbeat.read_only not in (None, broker.read_only) and not heartbeat.offline_log_dirs:
         # Before it is unfenced: a broker that may be read-only must not become a leader.
-        records = change_read_only(image, broker, bool(heartbeat.read_only), rules)
+        records = yield from changing_read_only(image, broker, bool(heartbeat.read_only), rules)
         return _decision(records, broker, heartbeat, fenced=broker.fenced, leaving=broker.in_controlled_shutdown)
     if broker.fenced:
-        decision = _fenced(image, broker, heartbeat, rules)
+        decision = yield from _fenced(image, broker, heartbeat, rules)
     elif broker.in_controlled_shutdown:
-        decision = _leaving(image, broker, heartbeat, sessions, rules)
+        decision = yield from _leaving(image, broker, heartbeat, sessions, rules)
     else:
-        decision = _serving(image, broker, heartbeat, rules)
+        decision = yield from _serving(image, broker, heartbeat, rules)
     if heartbeat.offline_log_dirs and not decision.records:
         # One change at a time: with the next heartbeat the image shows the effect of this one.
         return ControllerDecision(directories_offline(image, broker, heartbeat.offline_log_dirs, rules), decision.reply)
@@ -72,44 +81,52 @@ def _decision(
     fenced: bool,
     stop: bool = False,
     leaving: bool = False,
+    is_atomic: bool = True,
 ) -> ControllerDecision[HeartbeatReply]:
     reply = HeartbeatReply(
         is_caught_up=_caught_up(broker, heartbeat), is_fenced=fenced, should_shut_down=stop, leaving=leaving
     )
-    return ControllerDecision(records, reply)
+    return ControllerDecision(records, reply, is_atomic)
 
 
 def _fenced(
     image: Image, broker: BrokerImage, heartbeat: Heartbeat, rules: Rules
-) -> ControllerDecision[HeartbeatReply]:
+) -> Job[ControllerDecision[HeartbeatReply]]:
     if heartbeat.want_shut_down:
         return _decision((), broker, heartbeat, fenced=True, stop=True)
     # A broker in controlled shutdown is never unfenced with the same registration.
     if heartbeat.want_fence or broker.in_controlled_shutdown or not _caught_up(broker, heartbeat):
         return _decision((), broker, heartbeat, fenced=True)
-    return _decision(unfencing(image, broker, rules), broker, heartbeat, fenced=False)
+    return _decision((yield from unfencing(image, broker, rules)), broker, heartbeat, fenced=False)
 
 
 def _serving(
     image: Image, broker: BrokerImage, heartbeat: Heartbeat, rules: Rules
-) -> ControllerDecision[HeartbeatReply]:
+) -> Job[ControllerDecision[HeartbeatReply]]:
     if heartbeat.want_fence:
-        stop = heartbeat.want_shut_down
-        return _decision(fencing(image, broker, rules), broker, heartbeat, fenced=True, stop=stop)
+        records = yield from fencing(image, broker, rules)
+        return _decision(records, broker, heartbeat, fenced=True, stop=heartbeat.want_shut_down, is_atomic=False)
     if not heartbeat.want_shut_down:
         return _decision((), broker, heartbeat, fenced=False)
     if leads_any(image, broker.node_id):
-        return _decision(leaving(image, broker, rules), broker, heartbeat, fenced=False, leaving=True)
-    return _decision(fencing(image, broker, rules), broker, heartbeat, fenced=True, stop=True)
+        records = yield from leaving(image, broker, rules)
+        return _decision(records, broker, heartbeat, fenced=False, leaving=True, is_atomic=False)
+    records = yield from fencing(image, broker, rules)
+    return _decision(records, broker, heartbeat, fenced=True, stop=True, is_atomic=False)
 
 
 def _leaving(
     image: Image, broker: BrokerImage, heartbeat: Heartbeat, sessions: Sessions, rules: Rules
-) -> ControllerDecision[HeartbeatReply]:
+) -> Job[ControllerDecision[HeartbeatReply]]:
+    if leads_any(image, broker.node_id):
+        # The controller before this one has moved only some of the leaderships.
+        records = yield from removing_from_isrs(image, broker.node_id, rules)
+        return _decision(records, broker, heartbeat, fenced=False, leaving=True, is_atomic=False)
     since = sessions.leaving_since(broker.node_id)
     seen = sessions.least_offset_seen(image)
     # A client that is redirected must find a broker whose metadata shows the new leader.
     all_know = since is not None and (seen is None or seen >= since)
-    if not all_know or leads_any(image, broker.node_id):
+    if not all_know:
         return _decision((), broker, heartbeat, fenced=False, leaving=True)
-    return _decision(fencing(image, broker, rules), broker, heartbeat, fenced=True, stop=True)
+    records = yield from fencing(image, broker, rules)
+    return _decision(records, broker, heartbeat, fenced=True, stop=True, is_atomic=False)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import Enum, auto
 from operator import attrgetter
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from penstock.config.settings import BrokerSettings, TopicSettings, topic_settings
@@ -23,8 +23,10 @@ from penstock.metadata.records import (
     PartitionChangeRecord,
 )
 from penstock.model.ids import NO_NODE, NodeId, TopicName
+from penstock.model.job import Job
 
 Nodes = tuple[NodeId, ...]
+PARTITIONS_PER_SLICE: Final = 300
 
 
 class Election(Enum):
@@ -190,8 +192,11 @@ def _elect(
     known = after.last_known_elr
     if not after.isr and before.leader != NO_NODE:
         known = (before.leader,)
-    # A replica that has lost its data cannot lead by itself: an administrator has to decide.
-    known = tuple(node_id for node_id in known if directory_of(after, node_id) != LOST_DIRECTORY)
+    # A replica that has lost its data cannot lead by itself: an administrator has to decide. Nor can one that was
+    # removed, even if it is added again: its log was deleted.
+    known = tuple(
+        node_id for node_id in known if node_id in after.replicas and directory_of(after, node_id) != LOST_DIRECTORY
+    )
     return replace(after, leader=NO_NODE, last_known_elr=known)
 
 
@@ -284,9 +289,9 @@ _changed_fields = tuple(
 )
 
 
-def change_all(
+def changing_all(
     image: Image, rules: Rules, decide: Callable[[PartitionImage, TopicSettings], PartitionImage]
-) -> list[PartitionChangeRecord]:
+) -> Job[list[PartitionChangeRecord]]:
     """Return the changes of the partitions for which `decide` returns another state.
 
     A broker that comes or leaves concerns thousands of partitions, most of which are in one of a few states: `decide`
@@ -295,6 +300,7 @@ def change_all(
     records: list[PartitionChangeRecord] = []
     # By settings, which topics with equal overrides share, and by state: the fields of the record.
     known: dict[int, tuple[TopicSettings, dict[Hashable, dict[str, Any] | None]]] = {}
+    left = PARTITIONS_PER_SLICE
     for topic in image.topics.values():
         settings = rules.topic(image, topic.name)
         _, outcomes = known.setdefault(id(settings), (settings, {}))
@@ -308,6 +314,10 @@ def change_all(
                 outcomes[state] = values
             if values is not None:
                 records.append(PartitionChangeRecord(partition_id=index, topic_id=topic.id, **values))
+            left -= 1
+            if not left:
+                left = PARTITIONS_PER_SLICE
+                yield None
     return records
 
 

@@ -19,14 +19,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from random import Random
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from penstock.metadata.image import BrokerImage, Host
 from penstock.model.errors import InvalidReplicationFactor
 from penstock.model.ids import NodeId
+from penstock.model.job import Job
 
 Replicas = tuple[NodeId, ...]
 T = TypeVar("T")
+
+PLACED_PER_SLICE: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +87,10 @@ class _Rack:
         return [*self.live.dealt_from(start, rank), *self.last.dealt_from(start, rank)]
 
 
-def place(
+def placing(
     brokers: Iterable[BrokerImage], *, partition_count: int, replication_factor: int, random: Random
-) -> list[Replicas]:
-    """Return the replicas of each new partition, the preferred leader first."""
+) -> Job[list[Replicas]]:
+    """Return the replicas of each new partition, the preferred leader first, in slices."""
     racks = _by_rack(brokers)
     live_count = sum(len(rack.live.members) for rack in racks)
     broker_count = live_count + sum(len(rack.last.members) for rack in racks)
@@ -96,6 +99,8 @@ def place(
     following = [rack for rack in racks if not rack.live.members]
     placed: list[Replicas] = []
     for index in range(partition_count):
+        if index % PLACED_PER_SLICE == PLACED_PER_SLICE - 1:
+            yield None
         turn = index % live_count
         if turn == 0:
             random.shuffle(leading)

@@ -119,15 +119,20 @@ def _cancelled(reassignment: Reassignment, before: PartitionImage, settings: Top
     if not before.adding_replicas and not before.removing_replicas:
         raise NoReassignmentInProgress
     original = _original(before)
-    in_sync = tuple(node_id for node_id in before.isr if node_id in original)
-    enough = min(effective_min_isr(settings, original), len(before.isr))
-    if len(in_sync) < enough and not settings.unclean_leader_election_enable:
-        raise InvalidReplicaAssignment(
-            f"The reassignment of {reassignment.topic}:{reassignment.partition} cannot be cancelled: "
-            f"of the original replicas, only {list(in_sync)} are in sync. Wait until {enough} of {list(original)} are."
-        )
     if not original:
         raise InvalidReplicaAssignment("All replicas are being added: there are no original replicas to return to.")
+    in_sync = tuple(node_id for node_id in before.isr if node_id in original)
+    # The added replicas are deleted, so enough of the others must have everything that is committed.
+    complete = {*before.isr, *before.eligible_leader_replicas} or {*before.last_known_elr}
+    staying = [node_id for node_id in original if node_id in complete]
+    enough = min(effective_min_isr(settings, original), len(complete))
+    loses_leader = bool(before.isr) and not in_sync
+    if (len(staying) < enough or loses_leader) and not settings.unclean_leader_election_enable:
+        raise InvalidReplicaAssignment(
+            f"The reassignment of {reassignment.topic}:{reassignment.partition} cannot be cancelled: "
+            f"of the original replicas {list(original)}, only {staying} have all committed records. "
+            f"Wait until {enough} do and one of them is in sync."
+        )
     return replace(
         with_replicas(before, original),
         isr=in_sync,

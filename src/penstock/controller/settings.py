@@ -25,7 +25,7 @@ from penstock.metadata import image as resources
 from penstock.metadata.image import ConfigResource, Image
 from penstock.metadata.records import ConfigRecord, MetadataRecord
 from penstock.model.errors import NO_ERROR, InvalidConfig, InvalidRequest, Refusal, UnknownTopicOrPartition
-from penstock.model.ids import NodeId
+from penstock.model.ids import NodeId, node_id_of
 from penstock.model.topic import check_name
 
 MIN_ISR: Final = "min.insync.replicas"
@@ -190,14 +190,15 @@ def _check_resource(judge: Judge, resource: ConfigResource) -> None:
 
 def _is_registered(image: Image, name: str) -> bool:
     """Return whether the name is that of a registered broker, which sends its settings to the controller itself."""
-    return name.isascii() and name.isdigit() and NodeId(int(name)) in image.brokers
+    return node_id_of(name) in image.brokers
 
 
 def check_node_id(name: str, node_id: NodeId) -> None:
     """Raise unless the name is this node's id: each broker validates its own settings."""
-    if not name.isascii() or not name.removeprefix("-").isdigit():
+    requested = node_id_of(name)
+    if requested is None:
         raise InvalidRequest(f"Node id must be an integer, but it is: {name}")
-    if int(name) != node_id:
+    if requested != node_id:
         raise InvalidRequest(f"Unexpected broker id, expected {node_id}, but received {name}")
 
 

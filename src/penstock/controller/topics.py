@@ -16,7 +16,7 @@ from uuid import UUID
 
 from penstock.controller.decision import ControllerDecision
 from penstock.controller.leaders import Living, can_serve, default_directory
-from penstock.controller.placement import Replicas, place
+from penstock.controller.placement import Replicas, placing
 from penstock.metadata.image import TOPIC, Image, TopicImage
 from penstock.metadata.records import (
     ConfigRecord,
@@ -39,10 +39,14 @@ from penstock.model.errors import (
     UnknownTopicOrPartition,
 )
 from penstock.model.ids import NodeId, PartitionIndex, TopicName
-from penstock.model.topic import check_name, collision_key
+from penstock.model.job import Job
+from penstock.model.topic import CLUSTER_METADATA, check_name, collision_key
 
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 """A limit for the size of a request, whose metadata records are one atomic batch."""
+
+CHECKED_PER_SLICE: Final = 200
+RECORDED_PER_SLICE: Final = 500
 
 VARIED_PIECES_MAX: Final = 6
 """A name with five separators has 32 variants, which are looked up in less time than all topics are visited."""
@@ -122,22 +126,22 @@ def without_quota(count: int) -> None:
     """Charge nothing: for requests that are not made by a client."""
 
 
-def decide_create(
+def deciding_create(
     image: Image,
     topics: Sequence[NewTopic],
     rules: CreationRules,
     *,
     validate_only: bool = False,
     charge: Charge = without_quota,
-) -> ControllerDecision[tuple[CreatedTopic | RefusedTopic, ...]]:
-    """Decide on each topic; the outcomes are in the order of the topics. Names must differ."""
+) -> Job[ControllerDecision[tuple[CreatedTopic | RefusedTopic, ...]]]:
+    """Decide on each topic, in slices; the outcomes are in the order of the topics. Names must differ."""
     _bound_partitions(topics, rules.partition_count)
     records: list[MetadataRecord] = []
     outcomes: list[CreatedTopic | RefusedTopic] = []
     existing = _ExistingNames(image.topics)
     for topic in topics:
         try:
-            created, its_records = _create(image, topic, rules, existing, charge)
+            created, its_records = yield from _creating(image, topic, rules, existing, charge)
         except Refusal as refusal:
             outcomes.append(RefusedTopic(name=topic.name, refusal=refusal))
         else:
@@ -175,20 +179,20 @@ def decide_delete(
     return ControllerDecision(records, tuple(outcomes))
 
 
-def decide_add_partitions(
+def deciding_add_partitions(
     image: Image,
     topics: Sequence[MorePartitions],
     *,
     random: Random,
     validate_only: bool = False,
     charge: Charge = without_quota,
-) -> ControllerDecision[tuple[Refusal | None, ...]]:
-    """Decide on each topic; None for each that gets its partitions."""
+) -> Job[ControllerDecision[tuple[Refusal | None, ...]]]:
+    """Decide on each topic, in slices; None for each that gets its partitions."""
     records: list[MetadataRecord] = []
     outcomes: list[Refusal | None] = []
     for topic in topics:
         try:
-            its_records = _add_partitions(image, topic, random, charge)
+            its_records = yield from _adding_partitions(image, topic, random, charge)
             if len(records) + len(its_records) > PARTITIONS_PER_REQUEST_MAX:
                 raise PolicyViolation("Excessively large number of partitions per request.")
         except Refusal as refusal:
@@ -237,10 +241,13 @@ def _with_separators(pieces: Sequence[str]) -> Iterator[tuple[str, ...]]:
     yield (pieces[-1],)
 
 
-def _create(
+def _creating(
     image: Image, topic: NewTopic, rules: CreationRules, existing: _ExistingNames, charge: Charge
-) -> tuple[CreatedTopic, list[MetadataRecord]]:
+) -> Job[tuple[CreatedTopic, list[MetadataRecord]]]:
     check_name(topic.name)
+    if topic.name == CLUSTER_METADATA:
+        # Its first partition would take the folder of the metadata log.
+        raise InvalidRequest(f"Creation of internal topic {CLUSTER_METADATA} is prohibited.")
     if topic.name in image.topics:
         raise TopicAlreadyExists(f"Topic '{topic.name}' already exists.")
     collision = existing.collision(topic.name)
@@ -248,9 +255,9 @@ def _create(
         raise InvalidTopic(f"Topic '{topic.name}' collides with existing topic: {collision}")
     configs = _checked_configs(topic, rules)
     if topic.assignments:
-        partitions = _assigned(image, topic)
+        partitions = yield from _assigning(image, topic)
     else:
-        partitions = _placed(image, topic, rules)
+        partitions = yield from _placing(image, topic, rules)
     charge(len(partitions))
     topic_id = rules.new_id()
     created = CreatedTopic(
@@ -265,7 +272,7 @@ def _create(
         ConfigRecord(resource_type=TOPIC, resource_name=topic.name, name=name, value=value)
         for name, value in configs.items()
     )
-    records.extend(_partition_records(image, topic_id, partitions, first_index=0))
+    records.extend((yield from _recording(image, topic_id, partitions, first_index=0)))
     return created, records
 
 
@@ -278,7 +285,7 @@ def _checked_configs(topic: NewTopic, rules: CreationRules) -> dict[str, str]:
     return configs
 
 
-def _placed(image: Image, topic: NewTopic, rules: CreationRules) -> list[Replicas]:
+def _placing(image: Image, topic: NewTopic, rules: CreationRules) -> Job[list[Replicas]]:
     if topic.replication_factor < DEFAULT or topic.replication_factor == 0:
         raise InvalidReplicationFactor("Replication factor must be larger than 0, or -1 to use the default value.")
     if topic.partition_count < DEFAULT or topic.partition_count == 0:
@@ -286,7 +293,9 @@ def _placed(image: Image, topic: NewTopic, rules: CreationRules) -> list[Replica
     factor = rules.replication_factor if topic.replication_factor == DEFAULT else topic.replication_factor
     count = rules.partition_count if topic.partition_count == DEFAULT else topic.partition_count
     try:
-        placed = place(image.brokers.values(), partition_count=count, replication_factor=factor, random=rules.random)
+        placed = yield from placing(
+            image.brokers.values(), partition_count=count, replication_factor=factor, random=rules.random
+        )
         _refuse_leaderless(image, placed)
     except InvalidReplicationFactor as refusal:
         raise InvalidReplicationFactor(
@@ -295,7 +304,7 @@ def _placed(image: Image, topic: NewTopic, rules: CreationRules) -> list[Replica
     return placed
 
 
-def _assigned(image: Image, topic: NewTopic) -> list[Replicas]:
+def _assigning(image: Image, topic: NewTopic) -> Job[list[Replicas]]:
     if topic.replication_factor != DEFAULT:
         raise InvalidRequest("A manual partition assignment was specified, but replication factor was not set to -1.")
     if topic.partition_count != DEFAULT:
@@ -303,6 +312,8 @@ def _assigned(image: Image, topic: NewTopic) -> list[Replicas]:
     by_index: dict[int, Replicas] = {}
     factor: int | None = None
     for index, replicas in topic.assignments:
+        if len(by_index) % CHECKED_PER_SLICE == CHECKED_PER_SLICE - 1:
+            yield None
         if index in by_index:
             raise InvalidReplicaAssignment(f"Found multiple manual partition assignments for partition {index}")
         _check_assignment(image, index, replicas, factor)
@@ -340,11 +351,13 @@ def _check_assignment(image: Image, index: int, replicas: Replicas, factor: int 
 
 
 def _refuse_leaderless(image: Image, placed: Sequence[Replicas]) -> None:
-    if any(not _in_sync(image, replicas) for replicas in placed):
+    if any(not _in_sync(image, replicas) for replicas in set(placed)):
         raise InvalidReplicationFactor("All brokers are currently fenced or in controlled shutdown.")
 
 
-def _add_partitions(image: Image, topic: MorePartitions, random: Random, charge: Charge) -> list[PartitionRecord]:
+def _adding_partitions(
+    image: Image, topic: MorePartitions, random: Random, charge: Charge
+) -> Job[list[PartitionRecord]]:
     current = image.topics.get(topic.name)
     if current is None:
         raise UnknownTopicOrPartition()
@@ -369,20 +382,32 @@ def _add_partitions(image: Image, topic: MorePartitions, random: Random, charge:
     placed: Sequence[Replicas]
     if topic.assignments is not None:
         for place_in_list, replicas in enumerate(topic.assignments):
+            if place_in_list % CHECKED_PER_SLICE == CHECKED_PER_SLICE - 1:
+                yield None
             _check_assignment(image, count + place_in_list, replicas, factor)
         placed = topic.assignments
     else:
-        placed = place(image.brokers.values(), partition_count=added, replication_factor=factor, random=random)
+        placed = yield from placing(
+            image.brokers.values(), partition_count=added, replication_factor=factor, random=random
+        )
         _refuse_leaderless(image, placed)
-    return _partition_records(image, current.id, placed, first_index=count)
+    return (yield from _recording(image, current.id, placed, first_index=count))
 
 
-def _partition_records(
+def _recording(
     image: Image, topic_id: UUID, partitions: Sequence[Replicas], *, first_index: int
-) -> list[PartitionRecord]:
-    records = []
+) -> Job[list[PartitionRecord]]:
+    """Return the records of new partitions."""
+    records: list[PartitionRecord] = []
+    # Most partitions of a topic have the replicas of another one.
+    known: dict[Replicas, tuple[Replicas, tuple[UUID, ...]]] = {}
     for index, replicas in enumerate(partitions, start=first_index):
-        in_sync = _in_sync(image, replicas)
+        if len(records) % RECORDED_PER_SLICE == RECORDED_PER_SLICE - 1:
+            yield None
+        if replicas not in known:
+            directories = tuple(default_directory(image.brokers[node_id]) for node_id in replicas)
+            known[replicas] = _in_sync(image, replicas), directories
+        in_sync, directories = known[replicas]
         records.append(
             PartitionRecord(
                 partition_id=index,
@@ -392,7 +417,7 @@ def _partition_records(
                 leader=in_sync[0],
                 leader_epoch=0,
                 partition_epoch=0,
-                directories=tuple(default_directory(image.brokers[node_id]) for node_id in replicas),
+                directories=directories,
             )
         )
     return records

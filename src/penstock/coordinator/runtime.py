@@ -74,12 +74,19 @@ class CoordinatorRuntime(Generic[S]):
 
     def _runner_of(self, key: str) -> ShardRunner[Any]:
         """Return the runner of a key, or raise a retriable error while this node opens the log."""
+        if not self._replicas.has_lease():
+            # The coordinator may be another node by now, and what this one has in memory may be outdated.
+            raise NotCoordinator
         index = self.index_of(key)
+        self._check_open(index)
+        return self._runner(index)
+
+    def _check_open(self, index: int) -> None:
+        """Raise CoordinatorLoadInProgress while this node, the leader of the partition, opens its log."""
         if index not in self.epochs and self._replicas.is_opening(self._topic, index):
             state = self._replicas.image.partition(self._topic, index)
             if state is not None and state.leader == self._node_id:
                 raise CoordinatorLoadInProgress
-        return self._runner(index)
 
     def _runner(self, index: int) -> ShardRunner[Any]:
         runner = self._runners.get(index)
@@ -123,6 +130,8 @@ class CoordinatorRuntime(Generic[S]):
 
     async def ask_all(self, command: Any) -> list[Any]:
         """Return the concatenated replies of all shards. Raises a Refusal while one of them is loading."""
+        for index in range(self.partition_count):
+            self._check_open(index)
         futures = []
         for index in self.epochs:
             try:

@@ -7,7 +7,7 @@ Refuses what the group refuses, metadata that is too long, and, if the client as
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from functools import partial
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from penstock.groups.commands import (
@@ -38,6 +38,7 @@ from penstock.groups.turn import Turn
 from penstock.model.errors import NO_ERROR, Refusal
 from penstock.wire.fields import ZERO_UUID
 
+TIMESTAMP_MAX: Final = 2**63 - 1
 ByPartition = Mapping[int, OffsetCommitValue]
 _ONE_IS_FINE = [NO_ERROR]
 # Builds a named tuple from all its fields in half the time; used for every commit.
@@ -133,7 +134,7 @@ def commit_records(
     except Refusal as refusal:
         return [], OffsetCommitReply((refusal.code,) * len(command.offsets))
     group_id = command.group_id
-    expire_timestamp = NO_TIMESTAMP if command.retention_ms < 0 else now + command.retention_ms
+    expire_timestamp = NO_TIMESTAMP if command.retention_ms < 0 else min(now + command.retention_ms, TIMESTAMP_MAX)
     records, errors = [], []
     for offset in command.offsets:
         error = _check_offset(offset, check, settings)

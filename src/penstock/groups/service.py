@@ -295,7 +295,7 @@ class Groups:
     # -- deleted topics --------------------------------------------------------------------
 
     async def _delete_orphaned_offsets(self, index: int) -> None:
-        """Delete the offsets of topics that were deleted while the partition had no coordinator.
+        """Delete the offsets, and share groups' state, of topics that were deleted while there was no coordinator.
 
         Runs after a load. The image is at least as new as that of any earlier leader, so a topic missing
         from it is deleted.
@@ -311,6 +311,8 @@ class Groups:
             for value in values
             if (value.topic_id not in ids if value.topic_id.int else key.topic not in names)
         )
+        # Share groups know topics by their ids only, and no offset has an empty topic name.
+        deleted |= dict.fromkeys(("", topic_id) for topic_id in shard.shares.topics_with_state() if topic_id not in ids)
         if deleted:
             self._submit_cleanup(index, ForgetTopics(tuple(deleted)))
 

@@ -56,6 +56,7 @@ from penstock.groups.share.commands import (
     ShareGroupDescribe,
     ShareGroupHeartbeat,
     ShareGroupSettings,
+    ShareOffsetsAltered,
     ShareOffsetsDeleted,
     ShareStateInitialized,
 )
@@ -109,6 +110,7 @@ class GroupShard:
             ShareGroupDescribe: self.shares.describe,
             ShareStateInitialized: self.shares.initialized,
             AlterShareOffsets: self.shares.alter_offsets,
+            ShareOffsetsAltered: self.shares.offsets_altered,
             DeleteShareOffsets: self.shares.delete_offsets,
             ShareOffsetsDeleted: self.shares.offsets_deleted,
             ReadSharePartitions: self.shares.read_partitions,
@@ -209,6 +211,9 @@ class GroupShard:
         if any(len(metadata) > self.settings.metadata_size_max for _, metadata in command.protocols):
             # Kafka accepts the member and fails its SyncGroup with this error: the group's record would be too large.
             turn.answer(JoinReply(error=UNKNOWN_SERVER_ERROR, member_id=command.member_id))
+            return
+        if self.shares.find(command.group_id) is not None:
+            classic.refuse_join(command, turn)
             return
         consumer = self.consumers.find(command.group_id)
         if consumer is not None and consumer.members:

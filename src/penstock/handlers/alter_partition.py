@@ -22,10 +22,12 @@ from penstock.model.ids import NO_EPOCH, NO_NODE, NodeId
 async def handle(context: Context, request: Request) -> AlterPartitionResponse:
     body: AlterPartitionRequest = request.body
     changes = list(_changes(body))
-    rules = context.monitor.rules
     try:
         outcomes = await context.controller.run(
-            lambda image: decide_alter_partition(image, NodeId(body.broker_id), body.broker_epoch, changes, rules)
+            # The rules are read when it is this decision's turn: the one before may change min.insync.replicas.
+            lambda image: decide_alter_partition(
+                image, NodeId(body.broker_id), body.broker_epoch, changes, context.monitor.rules
+            )
         )
     except Refusal as refusal:
         return AlterPartitionResponse(throttle_time=NO_THROTTLE, error_code=failed(refusal), topics=())

@@ -33,13 +33,14 @@ async def handle(context: Context, request: Request) -> AlterPartitionReassignme
         for topic in body.topics
         for partition in topic.partitions
     ]
-    rules = context.monitor.rules
     try:
         outcomes = await within(
             context.clock,
             body.timeout,
             context.controller.run(
-                lambda image: decide_reassignments(image, wishes, rules=rules, allow_factor_change=allowed)
+                lambda image: decide_reassignments(
+                    image, wishes, rules=context.monitor.rules, allow_factor_change=allowed
+                )
             ),
         )
     except Refusal as refusal:

@@ -16,7 +16,7 @@ from kio.schema.alter_share_group_offsets.v0.response import (
 )
 from kio.schema.errors import ErrorCode
 
-from penstock.groups.share.commands import AlterShareOffsets, ShareStateInitialized, ShareStateReply
+from penstock.groups.share.commands import AlterShareOffsets, ShareOffsetsAltered, ShareStateReply
 from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, ZERO_UUID, int32
 from penstock.handlers.support.share_requests import check_enabled
@@ -72,15 +72,15 @@ async def _alter(
         reply = await context.shares.state.ask(InitializeState(key, state_epoch, partition.start_offset))
         error, message = reply.error, reply.message
         if not error:
-            error, message = await _initialized(context, key)
+            error, message = await _recorded(context, key)
         results.append(_result(index, error, message))
     return AlterShareGroupOffsetsResponseTopic(
         topic_name=topic.topic_name, topic_id=ZERO_UUID if found is None else found.id, partitions=tuple(results)
     )
 
 
-async def _initialized(context: Context, key: SharePartitionKey) -> tuple[int, str | None]:
-    command = ShareStateInitialized(key.group, {key.topic_id: frozenset({key.partition})})
+async def _recorded(context: Context, key: SharePartitionKey) -> tuple[int, str | None]:
+    command = ShareOffsetsAltered(key.group, {key.topic_id: frozenset({key.partition})})
     try:
         await context.groups.ask(key.group, command)
     except Refusal as refusal:

@@ -28,10 +28,11 @@ async def handle(context: Context, request: Request) -> AssignReplicasToDirsResp
         for topic in directory.topics
         for partition in topic.partitions
     ]
-    rules = context.monitor.rules
     try:
         outcomes = await context.controller.run(
-            lambda image: decide_assignment(image, NodeId(body.broker_id), body.broker_epoch, replicas, rules)
+            lambda image: decide_assignment(
+                image, NodeId(body.broker_id), body.broker_epoch, replicas, context.monitor.rules
+            )
         )
     except Refusal as refusal:
         return AssignReplicasToDirsResponse(throttle_time=NO_THROTTLE, error_code=failed(refusal), directories=())

@@ -14,7 +14,7 @@ from kio.schema.create_partitions.v3.request import CreatePartitionsRequest, Cre
 from kio.schema.create_partitions.v3.response import CreatePartitionsResponse, CreatePartitionsTopicResult
 from kio.schema.errors import ErrorCode
 
-from penstock.controller.topics import MorePartitions, decide_add_partitions
+from penstock.controller.topics import MorePartitions, deciding_add_partitions
 from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.deadline import within
 from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed, topic_name
@@ -36,7 +36,7 @@ async def handle(context: Context, request: Request) -> CreatePartitionsResponse
             context.clock,
             body.timeout,
             context.controller.run(
-                lambda image: decide_add_partitions(
+                lambda image: deciding_add_partitions(
                     image, topics, random=random, validate_only=body.validate_only, charge=charge
                 )
             ),

@@ -19,7 +19,7 @@ from kio.schema.create_topics.v7.response import CreatableTopicConfigs, Creatabl
 from penstock.config.describe import Described, describe_topic
 from penstock.config.settings import Source
 from penstock.config.topic import TOPIC
-from penstock.controller.topics import CreatedTopic, NewTopic, RefusedTopic, decide_create
+from penstock.controller.topics import CreatedTopic, NewTopic, RefusedTopic, deciding_create
 from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.deadline import within
 from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed, int8, int16, int32, topic_name
@@ -61,7 +61,7 @@ async def handle(context: Context, request: Request) -> CreateTopicsResponse:
             context.clock,
             body.timeout,
             context.controller.run(
-                lambda image: decide_create(image, topics, rules, validate_only=body.validate_only, charge=charge)
+                lambda image: deciding_create(image, topics, rules, validate_only=body.validate_only, charge=charge)
             ),
         )
         # A client that learns of a topic may write to it immediately, even with acks=0.

@@ -8,6 +8,7 @@ from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
 from kio.schema.delete_groups.v2.response import DeletableGroupResult, DeleteGroupsResponse
 from kio.schema.errors import ErrorCode
 
+from penstock.coordinator.errors import CoordinatorNotAvailable
 from penstock.groups.commands import DeleteGroups
 from penstock.groups.share.commands import STATE_EXISTS
 from penstock.handlers.support.context import Context, Request
@@ -36,6 +37,9 @@ async def _delete(context: Context, group_id: str) -> int:
             # The state of a share group goes first: afterwards nothing would remember it.
             failed = [code for code, _ in (await delete_state(context, group_id, None)).values() if code]
             errors = tuple(failed) or await context.groups.ask(group_id, DeleteGroups((group_id,)))
+            if errors[0] == STATE_EXISTS:
+                # A member has come and gone meanwhile; the client tries again.
+                raise CoordinatorNotAvailable
     except Refusal as refusal:
         return refusal.code
     return errors[0]

@@ -9,6 +9,7 @@ INVALID_TOPIC, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST.
 """
 
 from collections.abc import Collection
+from typing import Final
 
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 from kio.schema.describe_configs.v4.response import (
@@ -35,9 +36,12 @@ from penstock.metadata import image as resources
 from penstock.metadata.image import ConfigResource
 from penstock.model.acl import Operation
 from penstock.model.errors import InvalidRequest, Refusal, UnknownTopicOrPartition
-from penstock.model.ids import NodeId
+from penstock.model.ids import NodeId, node_id_of
 from penstock.model.topic import check_name
+from penstock.scheduling.scheduler import SLICE_COST
 
+DESCRIPTION_COST: Final = SLICE_COST // 2
+"""The cost of describing all settings of a broker, which takes more than a millisecond."""
 UNKNOWN_TYPE = (
     "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
     "incompatible broker. See the broker logs for more details."
@@ -49,8 +53,10 @@ async def handle(context: Context, request: Request) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(
         throttle_time=NO_THROTTLE,
         results=tuple(
-            _answer(context, request, resource, synonyms=body.include_synonyms, doc=body.include_documentation)
-            for resource in body.resources
+            [
+                _answer(context, request, resource, synonyms=body.include_synonyms, doc=body.include_documentation)
+                async for resource in request.pace.each(body.resources, cost=DESCRIPTION_COST)
+            ]
         ),
     )
 
@@ -109,9 +115,10 @@ def _describe(context: Context, resource: DescribeConfigsResource) -> list[Descr
 
 
 def _check_broker_id(name: str, node_id: NodeId, *, expected: str) -> None:
-    if not name.isascii() or not name.removeprefix("-").isdigit():
+    requested = node_id_of(name)
+    if requested is None:
         raise InvalidRequest(f"Broker id must be an integer, but it is: {name}")
-    if int(name) != node_id:
+    if requested != node_id:
         raise InvalidRequest(f"Unexpected broker id, expected {expected} but received {name}")
 
 

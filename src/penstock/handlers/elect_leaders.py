@@ -21,13 +21,14 @@ from penstock.model.ids import TopicName
 
 async def handle(context: Context, request: Request) -> ElectLeadersResponse:
     body: ElectLeadersRequest = request.body
-    rules = context.monitor.rules
     requested = _requested(body)
     try:
         results = await within(
             context.clock,
             body.timeout,
-            context.controller.run(lambda image: decide_elections(image, requested, body.election_type, rules)),
+            context.controller.run(
+                lambda image: decide_elections(image, requested, body.election_type, context.monitor.rules)
+            ),
         )
     except Refusal as refusal:
         return ElectLeadersResponse(throttle_time=NO_THROTTLE, error_code=failed(refusal), replica_election_results=())

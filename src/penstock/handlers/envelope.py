@@ -1,9 +1,12 @@
 """Envelope, version 0: a client's request that another node forwards to the active controller (KIP-590).
 
-The response contains the frame for the client. Goes to the handler of the request inside. Refuses: NOT_CONTROLLER,
+The response contains the frame for the client. A long request is decoded, answered and encoded in slices, as on the
+node that the client is connected to. Goes to the handler of the request inside. Refuses: NOT_CONTROLLER,
 so that the sender looks up the controller; INVALID_REQUEST for an API that is not forwarded or a malformed request;
 PRINCIPAL_DESERIALIZATION_FAILURE.
 """
+
+from functools import partial
 
 from kio.schema.envelope.v0.request import EnvelopeRequest
 from kio.schema.envelope.v0.response import EnvelopeResponse
@@ -12,6 +15,7 @@ from kio.schema.errors import ErrorCode
 from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.entities import NO_ERROR
 from penstock.handlers.support.forwarding import address_text
+from penstock.handlers.support.parts import answer_in_parts, is_long
 from penstock.handlers.support.registry import COLD
 from penstock.handlers.support.reply import Encoded
 from penstock.handlers.support.throttled import throttled
@@ -33,7 +37,8 @@ async def handle(context: Context, request: Request) -> EnvelopeResponse:
         api = APIS[header.api_key]
         if not api.forwarded or not api.accepts(header.version):
             raise MalformedRequest("the API is not forwarded")
-        inner = codec.read_request(header.api_key, header.version, frame[header.body_position :])
+        reading = partial(codec.reading_request, header.api_key, header.version, frame[header.body_position :])
+        inner = await request.pace.finish(reading)
         # Nodes of an earlier version sent none.
         principal = ANONYMOUS if body.request_principal is None else decode_principal(body.request_principal)
     except MalformedRequest:
@@ -49,11 +54,16 @@ async def handle(context: Context, request: Request) -> EnvelopeResponse:
         header.client = table.client(
             principal.name, header.client_id, lambda api_key, seconds: None, context.clock.monotonic()
         )
-    forwarded = Request(header, inner, request.connection, request.listener, principal=principal)
-    answer = await COLD[header.api_key](context, forwarded)
+    forwarded = Request(header, inner, request.connection, request.listener, request.pace, principal)
+    handler = COLD[header.api_key]
+    try:
+        is_split = await is_long(forwarded)
+    except MalformedRequest:
+        return EnvelopeResponse(error_code=ErrorCode.invalid_request)
+    answer = await (answer_in_parts(handler, context, forwarded) if is_split else handler(context, forwarded))
     if header.throttle_ms:
         answer = throttled(header, answer)
     assert not isinstance(answer, Encoded), "forwarded APIs have no hand-written response"
-    written = codec.write_response(header.api_key, header.version, answer)
+    written = await request.pace.finish(partial(codec.writing_response, header.api_key, header.version, answer))
     head = response_head(header.api_key, header.version, header.correlation_id, len(written))
     return EnvelopeResponse(response_data=head[_SIZE_PREFIX:] + written, error_code=NO_ERROR)

@@ -1,12 +1,11 @@
 """Fetch, versions 4-18. Hot: a plain function per frame, no coroutine.
 
-Answers immediately if there are enough bytes (min_bytes) or an error, or if max_wait_ms is 0; otherwise
-parks until the high watermark of one of its partitions moves or max_wait_ms has passed.
-Limits as in KIP-74: the first partition with data returns at least one whole batch, however
-large. Sessions are in replication/fetch_session.py. Records are sent as slices of files. A consumer over
-its quota gets no records and a throttle time. Followers serve consumers too, up to their own
-high watermark; a leader may redirect a consumer to a replica in its rack (KIP-392). Fetches of other brokers go to
-support/replica_fetch.py. Version notes are in wire/hot/fetch.py.
+Answers immediately if there are enough bytes (min_bytes) or an error, or if max_wait_ms is 0; otherwise parks until the
+high watermark of one of its partitions moves or max_wait_ms has passed. Limits as in KIP-74: the first partition with
+data returns at least one whole batch, however large. Sessions are in replication/fetch_session.py. Records are sent as
+slices of files. A consumer over its quota gets no records and a throttle time. Followers serve consumers too, up to
+their own high watermark; a leader may redirect a consumer to a replica in its rack (KIP-392). Fetches of other brokers
+go to support/replica_fetch.py. Version notes are in wire/hot/fetch.py.
 """
 
 import logging
@@ -43,6 +42,7 @@ from penstock.wire.hot.fetch import (
     FetchPartition,
     FetchRequest,
     PartitionAnswer,
+    any_cut,
     read_request,
     write_response,
 )
@@ -55,7 +55,6 @@ METADATA_TOPIC = METADATA_TOPIC_ID.bytes
 FOLLOWERS_SERVE_FROM = 11
 HINTS_FROM = 16
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-
 
 LARGE_COUNT_MIN: Final = 500
 """A fetch of more partitions than this is answered in slices: each partition takes some microseconds."""
@@ -229,7 +228,7 @@ class PendingFetch(Parked):
                 answers.append(answer)
                 size += answer.size
                 urgent = urgent or _is_urgent(answer)
-        if not urgent and size < min(self._request.min_bytes, self._max_bytes):
+        if not urgent and size < min(self._request.min_bytes, self._max_bytes) and not any_cut(answers):
             self._missing = self._request.min_bytes - size
             return None
         return self._answer(answers)
@@ -254,7 +253,8 @@ class PendingFetch(Parked):
             room = max(0, room - answer.size)
             if _is_urgent(answer):
                 urgent = True
-        if not urgent and (answers or session is not None) and size < min(request.min_bytes, self._max_bytes):
+        wanted = min(request.min_bytes, self._max_bytes)
+        if not urgent and (answers or session is not None) and size < wanted and not any_cut(answers):
             self._missing = request.min_bytes - size
             return None
         return self._answer(answers)

@@ -31,7 +31,7 @@ from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.entities import NO_THROTTLE, int8
 from penstock.metadata.image import BROKER_LOGGER, ConfigResource
 from penstock.model.errors import NO_ERROR, InvalidRequest, Refusal
-from penstock.model.ids import NodeId
+from penstock.model.ids import NodeId, node_id_of
 
 
 async def handle(context: Context, request: Request) -> IncrementalAlterConfigsResponse:
@@ -80,9 +80,10 @@ def _alter_loggers(requested: ResourceChanges, node_id: NodeId, *, validate_only
     """Set the levels of this process's loggers: all of them, or none if one is invalid."""
     try:
         name = requested.resource.name
-        if not name.isascii() or not name.removeprefix("-").isdigit():
+        requested_id = node_id_of(name)
+        if requested_id is None:
             raise InvalidRequest(f"Node id must be an integer, but it is: {name}")
-        if int(name) != node_id:
+        if requested_id != node_id:
             raise InvalidRequest(f"Unexpected node id. Expected {node_id}, but received {name}")
         levels = [_level(change) for change in requested.changes]
         for logger, level in levels:

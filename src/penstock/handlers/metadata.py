@@ -55,7 +55,7 @@ async def handle(context: Context, request: Request) -> Encoded:
         if request.rights is not None:
             names, refused = await creatable_topics(context, request, names)
             denied = refused + denied
-        created = await _create_missing(context, names, request.pace)
+        created = await _create_missing(context, request, names)
     image = context.quorum.image
     views = context.metadata_views
     reach = views.reach(image, request.listener)
@@ -140,13 +140,13 @@ async def _requested(
     return names, unknown, has_ids
 
 
-async def _create_missing(context: Context, names: Iterable[TopicName], pace: Pace) -> frozenset[TopicName]:
+async def _create_missing(context: Context, request: Request, names: Iterable[TopicName]) -> frozenset[TopicName]:
     """Create missing topics and return their names; those that cannot be created stay missing."""
-    image = context.quorum.image
+    image, pace = context.quorum.image, request.pace
     missing = [name async for name in pace.each(names) if name not in image.topics and name_problem(name) is None]
     for start in range(0, len(missing), TOPICS_CREATED_PER_REQUEST):
         with suppress(Refusal):
-            await create_automatically(context, missing[start : start + TOPICS_CREATED_PER_REQUEST])
+            await create_automatically(context, missing[start : start + TOPICS_CREATED_PER_REQUEST], request)
         await pace.rest()
     return frozenset(missing)
 

@@ -6,6 +6,8 @@ feature share.version is at 1, INVALID_REQUEST, SHARE_SESSION_NOT_FOUND, INVALID
 INVALID_REQUEST, INVALID_RECORD_STATE, NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION, COORDINATOR_NOT_AVAILABLE.
 """
 
+from uuid import UUID
+
 from kio.schema.errors import ErrorCode
 from kio.schema.share_acknowledge.v2.request import ShareAcknowledgeRequest
 from kio.schema.share_acknowledge.v2.response import (
@@ -21,15 +23,16 @@ from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, int32, mil
 from penstock.handlers.support.fetch_rights import owner_of
 from penstock.handlers.support.partition_errors import HINTED, endpoints_of, leader_hint
 from penstock.handlers.support.share_requests import (
-    PartitionId,
     acknowledge,
     acknowledgements,
     check_enabled,
+    check_length,
     check_member,
     message_of,
 )
 from penstock.model.acl import Operation
 from penstock.model.errors import GroupAuthorizationFailed, Refusal
+from penstock.model.ids import TopicIdPartition
 from penstock.shares.sessions import FINAL_EPOCH, SessionKey
 
 NO_LEADER = (0, 0)
@@ -38,6 +41,7 @@ NO_LEADER = (0, 0)
 async def handle(context: Context, request: Request) -> ShareAcknowledgeResponse:
     body: ShareAcknowledgeRequest = request.body
     leader = context.shares.leader
+    check_length(body.topics)
     try:
         check_enabled(context)
         group, member = check_member(body.group_id, body.member_id)
@@ -51,25 +55,25 @@ async def handle(context: Context, request: Request) -> ShareAcknowledgeResponse
         )
     except Refusal as refusal:
         return _response(0, (), (), ErrorCode(refusal.code), message_of(refusal))
-    results = await acknowledge(
-        context, request, group, member, acknowledgements(body.topics), is_renewal=body.is_renew_ack
-    )
+    requested = acknowledgements(body.topics).items()
+    outcomes = acknowledge(context, request.header, group, member, requested, is_renewal=body.is_renew_ack)
+    results = await outcomes.wait()
     if body.share_session_epoch == FINAL_EPOCH:
         leader.close_session(session)
     hints = {
         partition: hint
         for partition, error in results.items()
         if error is not None and error.code in HINTED
-        and (hint := leader_hint(context, partition[0].bytes, partition[1], by_id=True)) is not None
+        and (hint := leader_hint(context, *partition, by_id=True)) is not None
     }  # fmt: skip
     endpoints = endpoints_of(context, (leader_id for leader_id, _ in hints.values()), request.listener)
-    topics: dict[object, list[PartitionData]] = {}
+    topics: dict[bytes, list[PartitionData]] = {}
     for partition, error in results.items():
         topics.setdefault(partition[0], []).append(_partition(partition, error, hints.get(partition, NO_LEADER)))
     return _response(
         leader.settings_of(group).lock_duration_ms,
         tuple(
-            ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=tuple(partitions))  # type: ignore[arg-type]
+            ShareAcknowledgeTopicResponse(topic_id=UUID(bytes=topic_id), partitions=tuple(partitions))
             for topic_id, partitions in topics.items()
         ),
         tuple(
@@ -79,7 +83,7 @@ async def handle(context: Context, request: Request) -> ShareAcknowledgeResponse
     )
 
 
-def _partition(partition: PartitionId, error: Refusal | None, hint: tuple[int, int]) -> PartitionData:
+def _partition(partition: TopicIdPartition, error: Refusal | None, hint: tuple[int, int]) -> PartitionData:
     return PartitionData(
         partition_index=int32(partition[1]),
         error_code=NO_ERROR if error is None else ErrorCode(error.code),

@@ -16,9 +16,10 @@ from penstock.model.ids import NodeId
 
 async def handle(context: Context, request: Request) -> UnregisterBrokerResponse:
     body: UnregisterBrokerRequest = request.body
-    rules = context.monitor.rules
     try:
-        await context.controller.run(lambda image: decide_unregistration(image, NodeId(body.broker_id), rules))
+        await context.controller.run(
+            lambda image: decide_unregistration(image, NodeId(body.broker_id), context.monitor.rules)
+        )
     except Refusal as refusal:
         return UnregisterBrokerResponse(
             throttle_time=NO_THROTTLE, error_code=failed(refusal), error_message=refusal.message

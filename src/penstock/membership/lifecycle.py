@@ -41,6 +41,9 @@ ASK_S_MAX: Final = 4.0
 LEAVE_S_MAX: Final = 30.0
 UNANSWERED_S_MAX: Final = 3.0
 """A broker that wants to stop and gets no response for this long stops: there may be no controller left."""
+LEASE_SHARE: Final = 2 / 3
+"""The part of the session timeout for which a heartbeat counts. Less than all of it, because a controller that has lost
+the quorum may answer for some seconds after another one has begun new sessions."""
 
 _REJECTIONS: Final = {
     InconsistentClusterId.code: "it belongs to another cluster",
@@ -93,6 +96,7 @@ class Lifecycle:
         self._offline: tuple[UUID, ...] = ()
         self._read_only = False
         self._answered_at = clock.monotonic()
+        self._lease_ends_at = self._answered_at
         self._task: asyncio.Task[None] | None = None
         self._alarm: asyncio.Future[None] | None = None
         self._awake = False
@@ -155,6 +159,10 @@ class Lifecycle:
         if self._task is not None:
             self._task.cancel()
             self._task = None
+
+    def has_lease(self) -> bool:
+        """Return whether a heartbeat was answered so recently that no controller has fenced this broker for silence."""
+        return self._clock.monotonic() < self._lease_ends_at
 
     def directory_failed(self, directory: UUID) -> None:
         """Report an offline log directory, so that other brokers become leaders."""
@@ -223,6 +231,7 @@ class Lifecycle:
         return RETRY_S
 
     async def _send_heartbeat(self) -> float:
+        sent_at = self._clock.monotonic()
         answer = await self._channel.ask(ApiKey.BROKER_HEARTBEAT, self._heartbeat(), timeout_s=ASK_S_MAX)
         code = int(answer.error_code)
         if code in (StaleBrokerEpoch.code, BrokerIdNotRegistered.code):
@@ -238,7 +247,9 @@ class Lifecycle:
         if answer.is_fenced and not self._fenced and not self._leaving:
             log.warning("the controller has fenced this broker")
         self._fenced = answer.is_fenced
+        lease_s = LEASE_SHARE * self._current_settings().integer("broker.session.timeout.ms") / 1000
         if not self._fenced:
+            self._lease_ends_at = sent_at + lease_s
             _done(self._serving)
             if not self._controller_registered and not self._leaving:
                 await self._register_controller()
@@ -249,7 +260,10 @@ class Lifecycle:
             first, self._requested_shutdown = not self._requested_shutdown, True
             return 0.0 if first else SOON_S
         waits = self._fenced and self._wants_to_serve
-        return SOON_S if waits else self._current_settings().integer("broker.heartbeat.interval.ms") / 1000
+        if waits:
+            return SOON_S
+        # Twice per lease, so that a short session does not end it between two heartbeats.
+        return min(self._current_settings().integer("broker.heartbeat.interval.ms") / 1000, lease_s / 2)
 
     async def _register_controller(self) -> None:
         """Register this process as a controller once; the registration is only informational."""

@@ -10,8 +10,7 @@ skipped with a warning: the log still has everything.
 import logging
 from collections.abc import Callable
 
-from penstock.metadata.image import Image
-from penstock.metadata.snapshot import PART_SUFFIX, Snapshot, SnapshotWriter, end_of, file_name, load, parse_name
+from penstock.metadata.snapshot import PART_SUFFIX, Snapshot, SnapshotWriter, end_of, load, name_of, parse_name
 from penstock.model.errors import Corruption, StartupError, StorageError
 from penstock.ports.clock import Clock, Timer
 from penstock.ports.disk import Disk
@@ -67,13 +66,14 @@ class Checkpointer:
         self._clock = clock
         self._log = log
         self._disk = log.directory.disk
-        self._newest: Image | None = None if newest is None else newest.image
+        # Not the image, which would keep the earlier state of every partition in memory.
+        self._newest = None if newest is None else end_of(newest.image)
+        self._newest_size = 0 if newest is None else newest.size
         self._bytes_between = bytes_between
         self._interval_s = interval_ms / 1000
         self._on_dropped = on_dropped
         self._current: Snapshot | None = None
         self._bytes_since = 0
-        self._newest_size = 0 if newest is None else newest.size
         self._writer: SnapshotWriter | None = None
         self._timer: Timer | None = None
         self._settling: Timer | None = None
@@ -140,34 +140,33 @@ class Checkpointer:
         if more:
             self._clock.call_later(0.0, lambda: self._write_next(snapshot))
         else:
-            writer.finish(lambda error: self._finished(snapshot.image, writer.size, error))
+            writer.finish(lambda error: self._finished(end_of(snapshot.image), writer.size, error))
 
-    def _finished(self, image: Image, size: int, error: OSError | None) -> None:
+    def _finished(self, end: EpochEnd, size: int, error: OSError | None) -> None:
         if self._writer is None:
             return
         if error is not None:
             self._give_up(error)
             return
         self._writer = None
-        before, self._newest = self._newest, image
+        before, self._newest = self._newest, end
         self._newest_size = size
         if before is not None:
             self._drop_before(before)
 
-    def _drop_before(self, kept: Image) -> None:
+    def _drop_before(self, kept: EpochEnd) -> None:
         """Delete the log up to a checkpoint that is kept, and the checkpoints before it."""
-        end = end_of(kept)
         log = self._log
         try:
-            log.advance_start(end.end_offset)
-            log.delete_old_segments(high_watermark=end.end_offset, now_ms=self._clock.wall_ms())
+            log.advance_start(kept.end_offset)
+            log.delete_old_segments(high_watermark=kept.end_offset, now_ms=self._clock.wall_ms())
             log.deletes.remove_due(self._clock.wall_ms())
             for name in self._disk.list(log.folder):
-                if parse_name(name) is not None and name < file_name(kept):
+                if parse_name(name) is not None and name < name_of(kept):
                     self._disk.remove(f"{log.folder}/{name}")
         except (OSError, StorageError) as error:
             logger.warning("cannot remove old metadata in %s: %s", log.folder, error)
-        self._on_dropped(end)
+        self._on_dropped(kept)
 
     def _give_up(self, error: Exception) -> None:
         self._writer = None

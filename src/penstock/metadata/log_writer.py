@@ -4,6 +4,8 @@ A full disk must not stop a voter, so all writes may use reserved space. Called 
 quorum_state.py, and keeps the registry of voters in step with the log. Raises OSError, Refusal.
 """
 
+from collections.abc import Sequence
+
 from penstock.metadata import control, quorum_state
 from penstock.metadata.opening import Opened
 from penstock.metadata.snapshot import name_of
@@ -12,7 +14,7 @@ from penstock.model.ids import Offset
 from penstock.ports.clock import Clock
 from penstock.raft.events import ElectionState
 from penstock.raft.messages import Batch, EpochEnd, LeaderChange
-from penstock.wire.records import Record, decode_batch, encode_batch
+from penstock.wire.records import decode_batch, encode_batch, seal_plain_batch
 
 
 class MetadataLogWriter:
@@ -47,7 +49,7 @@ class MetadataLogWriter:
                 if batch.last_offset > batch.base_offset:
                     records.insert(0, control.kraft_version(1, timestamp=timestamp))
                 self._registry.append(batch.last_offset, batch.payload)
-            self.append(records, is_control=True, timestamp=timestamp)
+            self._append(bytearray(encode_batch(records, is_control=True)), timestamp)
         if not own:
             joined = memoryview(bytearray().join(batch.payload for batch in batches))
             self._with_reserve(lambda: self._log.append_replicated(joined, now_ms=self._clock.wall_ms()))
@@ -57,10 +59,12 @@ class MetadataLogWriter:
                     assert voters is not None, "the batch must contain voters"
                     self._registry.append(batch.last_offset, voters)
 
-    def append(self, records: list[Record], *, is_control: bool, timestamp: int) -> int:
-        """Append one batch in the current epoch; return its size."""
+    def append_records(self, records: Sequence[bytes], *, timestamp: int) -> int:
+        """Append one batch of records, encoded by `plain_record`, in the current epoch; return its size."""
+        return self._append(seal_plain_batch(records, timestamp=timestamp), timestamp)
+
+    def _append(self, batch: bytearray, timestamp: int) -> int:
         epoch = self._core.epoch
-        batch = bytearray(encode_batch(records, leader_epoch=epoch, is_control=is_control))
         self._with_reserve(
             lambda: self._log.append(memoryview(batch), leader_epoch=epoch, now_ms=timestamp, trusted=True)
         )

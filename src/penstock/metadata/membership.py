@@ -44,7 +44,7 @@ async def add_voter(quorum: Quorum, clock: Clock, voter: Voter, *, timeout_s: fl
     if any(known.id == voter.id for known in known_voters(quorum)):
         raise DuplicateVoter(f"Node {voter.id} is already a voter.")
     target = quorum.core.log.end_offset
-    while not _has_reached(quorum, voter.id, target):
+    while not _has_reached(quorum, voter, target):
         await _wait(quorum, clock, deadline)
     await _wait_until_changeable(quorum, clock, deadline)
     await quorum.change_voters(_sorted((*known_voters(quorum), voter)))
@@ -56,9 +56,7 @@ async def remove_voter(
     """Remove a voter and return when that is committed. A leader that removes itself then resigns."""
     await _wait_until_changeable(quorum, clock, clock.monotonic() + timeout_s)
     current = known_voters(quorum)
-    found = next((voter for voter in current if voter.id == node), None)
-    if found is None or (None not in (found.directory_id, directory_id) and found.directory_id != directory_id):
-        raise VoterNotFound(f"Node {node} with this directory id is not a voter.")
+    _check_voter(current, node, directory_id)
     if len(current) == 1:
         raise InvalidRequest("The last voter cannot be removed.")
     await quorum.change_voters(tuple(voter for voter in current if voter.id != node))
@@ -68,8 +66,7 @@ async def update_voter(quorum: Quorum, clock: Clock, voter: Voter, *, timeout_s:
     """Change the addresses of a voter and return when that is committed."""
     await _wait_until_changeable(quorum, clock, clock.monotonic() + timeout_s)
     current = known_voters(quorum)
-    if all(known.id != voter.id for known in current):
-        raise VoterNotFound(f"Node {voter.id} is not a voter.")
+    _check_voter(current, voter.id, voter.directory_id)
     if voter in current:
         return
     await quorum.change_voters(_sorted((*(known for known in current if known.id != voter.id), voter)))
@@ -80,6 +77,13 @@ async def name_voters(quorum: Quorum, clock: Clock, *, timeout_s: float) -> None
     await _wait_until_changeable(quorum, clock, clock.monotonic() + timeout_s)
     if quorum.voter_registry.kraft_version == 0:
         await quorum.change_voters(known_voters(quorum))
+
+
+def _check_voter(current: VoterSet, node: NodeId, directory_id: UUID | None) -> None:
+    """Raise VoterNotFound unless the node is a voter with that directory, as far as both are known."""
+    found = next((voter for voter in current if voter.id == node), None)
+    if found is None or (None not in (found.directory_id, directory_id) and found.directory_id != directory_id):
+        raise VoterNotFound(f"Node {node} with this directory id is not a voter.")
 
 
 async def _wait_until_changeable(quorum: Quorum, clock: Clock, deadline: float) -> None:
@@ -96,10 +100,13 @@ async def _wait(quorum: Quorum, clock: Clock, deadline: float) -> None:
     await pause(clock, LOOK_AGAIN_S)
 
 
-def _has_reached(quorum: Quorum, node: NodeId, target: int) -> bool:
+def _has_reached(quorum: Quorum, voter: Voter, target: int) -> bool:
     role = quorum.core.role
-    progress = role.progress.get(node) if isinstance(role, Leader) else None
-    return progress is not None and progress.end >= target
+    progress = role.progress.get(voter.id) if isinstance(role, Leader) else None
+    if progress is None or progress.end < target:
+        return False
+    # A voter is removed by its id and directory, so a wrong one must not be recorded.
+    return None in (voter.directory_id, progress.disk) or voter.directory_id == progress.disk
 
 
 def _sorted(voters: VoterSet) -> VoterSet:

@@ -2,14 +2,15 @@
 
 `commit`, on the active controller only, writes one batch, steps the core, and returns when the batch is committed,
 applied and published. The other nodes replay committed records from the log. Calls `raft/core.py`, `storage/log.py`,
-`messenger.py` and `applier.py`. Refuses: NotController if this node does not lead,
-StorageError if the disk fails (a failed write fails one commit, a failed sync all that follow), StartupError.
+`messenger.py` and `applier.py`. Refuses: NotController if this node does not lead, StartupError, StorageError if the
+disk fails: a failed write fails one commit and lets another voter lead, a failed sync fails all that follow.
 """
 
 import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from random import Random
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from penstock.client.peers import Peers
 from penstock.client.waiting import at_most, retrieve_exception
 from penstock.config.settings import BrokerSettings
 from penstock.metadata.applier import Applier, Pending
+from penstock.metadata.change import MetadataChange, prepare
 from penstock.metadata.delta import apply
 from penstock.metadata.identity import NodeIdentity
 from penstock.metadata.image import EMPTY, Image
@@ -24,7 +26,7 @@ from penstock.metadata.log_writer import MetadataLogWriter
 from penstock.metadata.messenger import Messenger
 from penstock.metadata.opening import METADATA_PARTITION, METADATA_TOPIC_ID, Opened, open_metadata
 from penstock.metadata.publisher import Subscriber
-from penstock.metadata.records import MetadataRecord, encode
+from penstock.metadata.records import MetadataRecord
 from penstock.metadata.snapshot import Snapshot, first_records
 from penstock.metadata.snapshot_fetch import SnapshotFetch, SnapshotUnavailable
 from penstock.metadata.voters import VoterEndpoint, VoterSet, ids_of
@@ -49,10 +51,8 @@ from penstock.raft.events import (
 )
 from penstock.raft.messages import EpochEnd
 from penstock.storage.directory import LogDirectory
-from penstock.wire.records import Record
 
 __all__ = ["METADATA_PARTITION", "METADATA_TOPIC_ID", "Quorum"]
-
 LeadershipSubscriber = Callable[[bool, LeaderEpoch], None]
 RESIGN_S_MAX = 0.5
 """How long a stopping node waits for the others to receive its resignation."""
@@ -92,13 +92,14 @@ class Quorum:
             voter_registry=opened.voter_registry,
             settings=settings,
             on_dropped=self._log_dropped,
+            on_due=lambda: self.step(None),
         )
         self._head = EMPTY
         self._failure: Exception | None = None
         self.on_failure: Callable[[], None] = lambda: None
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._ready.add_done_callback(retrieve_exception)
-        self._events: deque[Event] = deque()
+        self._events: deque[Event | None] = deque()
         self._stepping = False
         self._timer: Timer | None = None
         self._timer_at = float("inf")
@@ -239,25 +240,45 @@ class Quorum:
 
     # -- changing the metadata -------------------------------------------------------------
 
-    async def commit(self, records: Sequence[MetadataRecord]) -> None:
+    async def commit(self, *parts: Sequence[MetadataRecord]) -> None:
         """Commit records and return when they are applied and published; a crash leaves all of them or none.
 
-        They are applied to the image first, so that nothing is written that could not be replayed. NotController
-        after they were written means that the outcome is unknown: the next leader may keep them or not.
+        Of several parts, it may leave the first ones. Records are applied to the image first, so that nothing is
+        written that could not be replayed. After they were written, NotController means that the next leader may keep
+        them or not.
         """
-        self._refuse_if_failed()
-        if not self._is_active:
-            raise NotController
-        await self._write(records)
+        check = partial(self._refuse_unless_active, self._core.epoch)
+        check()
+        written: list[asyncio.Future[None]] = []
+        try:
+            for records in parts:
+                if written:
+                    await asyncio.sleep(0)
+                    check()
+                written.append(self._write(await prepare(lambda: self._head, records, check)))
+        except Exception:
+            # The next decision must be made on an image with the parts that were written.
+            await asyncio.gather(*written, return_exceptions=True)
+            raise
+        await asyncio.gather(*written)
 
-    def _write(self, records: Sequence[MetadataRecord]) -> "asyncio.Future[None]":
-        assert records, "a commit needs records"
+    def _refuse_unless_active(self, epoch: LeaderEpoch) -> None:
+        self._refuse_if_failed()
+        if not self._is_active or self._core.epoch != epoch:
+            raise NotController
+
+    def _write(self, change: MetadataChange) -> "asyncio.Future[None]":
+        assert change.records, "a commit needs records"
         timestamp = self._clock.wall_ms()
         base_offset, epoch = self._core.log.end_offset, self._core.epoch
-        last_offset = Offset(base_offset + len(records) - 1)
-        delta, image = apply(self._head, records, offset=last_offset, epoch=epoch)
-        batch = [Record(timestamp=timestamp, value=encode(record)) for record in records]
-        size = self._writer.append(batch, is_control=False, timestamp=timestamp)
+        last_offset = Offset(base_offset + len(change.records) - 1)
+        delta, image = change.build(offset=last_offset, epoch=epoch)
+        try:
+            size = self._writer.append_records(change.records, timestamp=timestamp)
+        except StorageError:
+            if self._core.voters != {self.node_id}:
+                self.step(Resign())  # a voter that can write must lead
+            raise
         self._refuse_if_failed()
         self._head = image
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -281,16 +302,21 @@ class Quorum:
 
     # -- the core --------------------------------------------------------------------------
 
-    def step(self, event: Event) -> None:
-        """Submit an event to the core and carry out its effects; events that arrive meanwhile are queued."""
+    def step(self, event: Event | None) -> None:
+        """Submit an event to the core, or None to apply more of what is committed. Meanwhile, events are queued."""
         self._events.append(event)
         if self._stepping:
             return
         self._stepping = True
         try:
             while self._events and self._failure is None and not self._closed:
-                effects = self._core.step(self._events.popleft(), self._clock.monotonic())
-                self._carry_out(effects)
+                next_event = self._events.popleft()
+                if next_event is None:
+                    self._applier.resume()
+                    self._note_ready()
+                    self._note_leadership()
+                else:
+                    self._carry_out(self._core.step(next_event, self._clock.monotonic()))
                 if not self._events:
                     self._became_durable()
         except (OSError, Refusal, Corruption) as problem:
@@ -313,7 +339,8 @@ class Quorum:
         for send in effects.send:
             self.messenger.send(send)
         if effects.high_watermark is not None:
-            self._apply(effects.high_watermark)
+            self._applier.apply(effects.high_watermark)
+            self._note_ready()
         self._note_leadership()
         self._set_timer(effects.deadline)
         if self._core.loading_snapshot is not None and self._loading is None:
@@ -343,10 +370,6 @@ class Quorum:
 
     # -- applying --------------------------------------------------------------------------
 
-    def _apply(self, mark: Offset) -> None:
-        self._applier.apply(mark)
-        self._note_ready()
-
     def _note_ready(self) -> None:
         image = self.image
         if image is not EMPTY and not self._ready.done() and (image.features or not self._initial_features):
@@ -359,10 +382,12 @@ class Quorum:
     def _note_leadership(self) -> None:
         """Become the active controller, or stop being it."""
         if self._core.has_committed and self._leads != self._core.epoch:
-            self._leads = self._core.epoch
-            self._head = self.image
+            self._applier.finish()
+            self._leads, self._head = self._core.epoch, self.image
             if self._initial_features and not self.image.features:
-                self._write([*first_records(self._initial_features), *self._initial_records])
+                change = MetadataChange(self._head)
+                change.add([*first_records(self._initial_features), *self._initial_records])
+                self._write(change)
         elif not self._core.is_leader and self._leads is not None:
             self._leads = None
         if not self._core.is_leader:
@@ -383,8 +408,7 @@ class Quorum:
     # -- a leader's snapshot ---------------------------------------------------------------
 
     async def _load_snapshot(self, end: EpochEnd) -> None:
-        core = self._core
-        leader = core.leader
+        core, leader = self._core, self._core.leader
         assert self.peers is not None and leader is not None, "a snapshot is loaded from a leader"
         fetch = SnapshotFetch(
             identity=self.identity,
@@ -449,8 +473,8 @@ class Quorum:
         self.log.close()
 
     def abandon(self) -> None:
-        """Stop immediately, like a crash."""
-        self._closed = True
+        """Stop immediately, like a crash. A commit that is still in preparation must not write to the closed log."""
+        self._closed, self._is_active = True, False
         self.log.flusher.notify_durable(lambda: None)
         self._applier.stop()
         if self._timer is not None:

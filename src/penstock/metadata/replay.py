@@ -1,8 +1,8 @@
 """The replay of the log's committed batches into images.
 
-Called by `applier.py` when the high watermark has passed the applied image. One image per batch, except
-that a node far behind gets a single image for all of them. Calls `delta.py`. Refuses records that cannot be replayed:
-Corruption.
+Called by `applier.py` when the high watermark has passed the applied image. One image per batch, except that a node
+that starts gets a single image, and one that is far behind gets one for several batches. Calls `delta.py`.
+Refuses records that cannot be replayed: Corruption.
 """
 
 from collections.abc import Iterator
@@ -19,8 +19,10 @@ from penstock.wire.batch import BatchHeader, iter_batches
 from penstock.wire.records import Record, decode_batch
 
 _READ_BYTES = 1 << 20
-SINGLE_IMAGE_MIN = 1000
-"""From this many records behind, intermediate images are skipped."""
+FAR_BEHIND_MIN = 1000
+"""From this many records behind, an image is published for several batches."""
+RECORDS_PER_IMAGE = 300
+"""As many, or those of one larger batch."""
 
 
 class Replayed(NamedTuple):
@@ -33,27 +35,24 @@ class Replayed(NamedTuple):
 
 def replay(log: Log, base: Snapshot, end: Offset, *, is_first: bool) -> Iterator[Replayed]:
     """Yield the images from a snapshot to an offset; `is_first` if no image has been published yet."""
-    if is_first or end - base.image.offset > SINGLE_IMAGE_MIN:
-        yield _replay_as_one(log, base, end, is_first=is_first)
-        return
-    image = base.image
+    if is_first:
+        records_max = end - base.image.offset
+    elif end - base.image.offset > FAR_BEHIND_MIN:
+        records_max = RECORDS_PER_IMAGE
+    else:
+        records_max = 1
+    image, builder, size = base.image, Builder(base.image), 0
+    offset, epoch, timestamp = image.offset, image.epoch, base.timestamp
     for header, records in read_batches(log, Offset(image.offset + 1), end):
-        builder = Builder(image)
-        size = _replay_batch(builder, header, records)
-        delta, image = builder.build(offset=Offset(header.last_offset), epoch=LeaderEpoch(header.leader_epoch))
-        yield Replayed(delta, image, header.max_timestamp, size)
-
-
-def _replay_as_one(log: Log, base: Snapshot, end: Offset, *, is_first: bool) -> Replayed:
-    builder = Builder(base.image)
-    offset, epoch = base.image.offset, base.image.epoch
-    timestamp, size = base.timestamp, 0
-    for header, records in read_batches(log, Offset(base.image.offset + 1), end):
+        if header.last_offset - image.offset > records_max and offset > image.offset:
+            delta, image = builder.build(offset=offset, epoch=epoch)
+            yield Replayed(delta, image, timestamp, size)
+            builder, size = Builder(image), 0
         offset, epoch = Offset(header.last_offset), LeaderEpoch(header.leader_epoch)
         timestamp = header.max_timestamp
         size += _replay_batch(builder, header, records)
     delta, image = builder.build(offset=offset, epoch=epoch)
-    return Replayed(Delta.whole(image) if is_first else delta, image, timestamp, size)
+    yield Replayed(Delta.whole(image) if is_first else delta, image, timestamp, size)
 
 
 def _replay_batch(builder: Builder, header: BatchHeader, records: list[Record]) -> int:

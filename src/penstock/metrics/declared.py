@@ -202,6 +202,12 @@ AUDIT_EVENTS = _declare(
 AUDIT_DROPPED = _declare(
     "counter", "penstock_audit_dropped_events_total", "events", "Events that the audit dropped because it was full."
 )
+DISK_WAITS = _declare(
+    "counter",
+    "penstock_network_disk_waits_total",
+    "waits",
+    "Waits of responses for records that were not in the page cache.",
+)
 FAILED_CERTIFICATE_LOADS = _declare(
     "counter",
     "penstock_failed_certificate_loads_total",
@@ -219,7 +225,7 @@ CLOSED = _declare(
     "penstock_network_connections_closed_total",
     "connections",
     "Connections that this node closed, by reason: `frame_timeout`, `send_timeout`, `idle`, `read_error`, "
-    "`tls_handshake`, `tls_timeout`, and for lack of memory `request_memory` and `reply_memory`.",
+    "`tls_handshake`, `tls_timeout`, `tls_records`, and for lack of memory `request_memory` and `reply_memory`.",
     "reason",
 )
 UNSENT = _declare(
@@ -409,6 +415,12 @@ LOOP_HELD = _declare(
 )
 LOOP_HELD_MAX = _declare(
     "gauge", "penstock_event_loop_held_max_ms", "ms", "Duration of the longest event loop iteration since startup."
+)
+LOOP_HELD_CPU_MAX = _declare(
+    "gauge",
+    "penstock_event_loop_held_cpu_max_ms",
+    "ms",
+    "The most CPU time since startup that an event loop iteration took.",
 )
 REQUEST_HELD_MAX = _declare(
     "gauge",

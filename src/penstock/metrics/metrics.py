@@ -39,8 +39,9 @@ class Metrics:
         self.flush_time = self._histogram(declared.FLUSH_TIME)
         self.loop_lag = self._histogram(declared.LOOP_LAG)
         self.loop_held = self._histogram(declared.LOOP_HELD)
-        self.loop_held_max_ns = 0
+        self.loop_held_max_ns = self.loop_held_cpu_max_ns = 0
         self.register(declared.LOOP_HELD_MAX, lambda: [((), self.loop_held_max_ns / NANOSECONDS_PER_MS)])
+        self.register(declared.LOOP_HELD_CPU_MAX, lambda: [((), self.loop_held_cpu_max_ns / NANOSECONDS_PER_MS)])
         self.job_held_max_ns = self.job_held_cpu_max_ns = 0
         self.register(declared.JOB_HELD_MAX, lambda: [((), self.job_held_max_ns / NANOSECONDS_PER_MS)])
         self.register(declared.JOB_HELD_CPU_MAX, lambda: [((), self.job_held_cpu_max_ns / NANOSECONDS_PER_MS)])

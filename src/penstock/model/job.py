@@ -15,6 +15,17 @@ Step = Callable[[], Any] | None
 Job = Generator[Step, Any, T]
 
 
+def first_slice(job: Job[T]) -> T | None:
+    """Return the result of a job that ends in its first slice. A longer job is closed, and the result is None."""
+    try:
+        next(job)
+    except StopIteration as end:
+        value: T = end.value
+        return value
+    job.close()
+    return None
+
+
 def finish(job: Job[T]) -> T:
     """Run a job to its end without interruption: for tools, tests, and internal work of this node."""
     result: Any = None

@@ -38,6 +38,10 @@ class File(Protocol):
         """Fill the buffer from the position; return the bytes read."""
         ...
 
+    def ready_size(self, position: int, size: int) -> int:
+        """Return about how many of these bytes can be read without a wait for the disk. Read the others ahead."""
+        ...
+
     def size(self) -> int: ...
 
     def truncate(self, size: int) -> None: ...
@@ -146,6 +150,10 @@ class Disk(Protocol):
 
     def space(self, path: str) -> tuple[int, int]:
         """Return the total and usable bytes of the volume with the path."""
+        ...
+
+    def open_files_max(self) -> int:
+        """Return how many files and connections this process may have open."""
         ...
 
     def boot_id(self) -> str:

@@ -36,8 +36,8 @@ class Watchdog(Protocol):
         """Record how long handling a frame took without a break."""
         ...
 
-    def turn_held(self, held_ns: int) -> None:
-        """Record how long a whole turn of the event loop took."""
+    def turn_held(self, held_ns: int, cpu_ns: int) -> None:
+        """Record how long a whole turn of the event loop took, and how much CPU time of its thread."""
         ...
 
 
@@ -51,6 +51,8 @@ class NetworkUsage(NamedTuple):
     """How many connections this node has closed, by reason."""
     failed_certificate_loads: int = 0
     """How often changed certificates could not be loaded, so that the present ones stayed in use."""
+    disk_waits: int = 0
+    """How often a reply waited for bytes that were not in the page cache."""
 
 
 class HttpAnswer(NamedTuple):

@@ -24,13 +24,17 @@ class SliceOwner(Protocol):
 class FileSlice:
     """Bytes of a file that are sent without passing through Python."""
 
-    __slots__ = ("file", "owner", "position", "size")
+    __slots__ = ("file", "is_cached", "is_cut", "owner", "position", "size")
 
     def __init__(self, file: File, position: int, size: int, owner: SliceOwner | None = None) -> None:
         self.file = file
         self.position = position
         self.size = size
         self.owner = owner
+        self.is_cached = False
+        """Whether the network port has seen the bytes in the page cache."""
+        self.is_cut = False
+        """Whether the log has more records for the reader, which it has yet to check."""
 
 
 Part = Buffer | FileSlice

@@ -79,6 +79,17 @@ def find_leader(state: State, now: float) -> None:
         _send_fetch(state, state.random.choice(state.others))
 
 
+def ask_last_leader(state: State) -> None:
+    """Fetch once from the last known leader, so that it names itself if it still leads.
+
+    Leaders announce themselves only to their voters. The leader may have removed this one, which may not know it.
+    """
+    leader = state.election.leader
+    if leader not in (None, state.node_id) and state.log.durable_offset == state.log.end_offset:
+        assert leader is not None
+        _send_fetch(state, leader)
+
+
 def handle_peer_lost(state: State, role: Follower | Unattached, node: NodeId, now: float) -> None:
     """Shorten the wait for a leader whose process has exited, as it will not send anything."""
     if isinstance(role, Follower) and role.leader == node:

@@ -82,7 +82,7 @@ class State:
     def may_stand(self) -> bool:
         """Return whether this node is a voter that has everything it confirmed, which a refilled one may not."""
         refilling = self.election.blank and self.log.end_offset > 0
-        return self.node_id in self.history.current and not refilling
+        return self.history.may_include(self.node_id, committed_end=self.high_watermark) and not refilling
 
     @property
     def advertised_leader(self) -> NodeId | None:

@@ -24,6 +24,16 @@ class VoterHistory:
         """Return the offset of the newest set in the log; -1 if there is none."""
         return self._changes[-1][0] if self._changes else Offset(-1)
 
+    def may_include(self, node: NodeId, *, committed_end: Offset) -> bool:
+        """Return whether the node is a voter, or was one before a change that is not known to be committed.
+
+        The others may not have that change: its log is longer than theirs, so they may be unable to elect another.
+        """
+        if node in self.current:
+            return True
+        before = self._changes[-2][1] if len(self._changes) > 1 else self._base
+        return self.changed_at >= committed_end and node in before
+
     def append(self, offset: Offset, voters: Voters) -> None:
         assert offset > self.changed_at, "a log grows only at its end"
         self._changes.append((offset, voters))

@@ -10,7 +10,7 @@ was, as in a new cluster, until it has everything that a leader has committed.
 from dataclasses import replace
 
 from penstock.model.ids import LeaderEpoch, NodeId
-from penstock.raft import leading
+from penstock.raft import following, leading
 from penstock.raft.events import ElectionState
 from penstock.raft.majority import is_majority, majority_count
 from penstock.raft.messages import VoteRequest, VoteResponse
@@ -60,6 +60,7 @@ def pass_time(state: State, role: Prospective | Candidate, now: float) -> None:
         else:
             pause = state.lost_peer_deadline(now) if role.lacks_voters else state.backoff_deadline(now)
             state.enter(Unattached(deadline=pause), state.election)
+            following.ask_last_leader(state)
     elif now >= role.retry_at:
         role.retry_at = now + state.timing.request_timeout
         _ask(state, tuple(voter for voter in state.others if voter not in role.granted | role.refused))

@@ -42,6 +42,9 @@ class PeerAccess:
     """Return the epoch of this broker's registration, -1 before it is registered."""
     address_of: Callable[[NodeId], tuple[str, int] | None]
     """Return the address of another broker, None if it is unknown."""
+    has_lease: Callable[[], bool] = lambda: True
+    """Return whether no controller can have fenced this broker for silence. Without it, others may lead its partitions
+    although its metadata shows it as their leader."""
 
 
 class ClusterPeers:
@@ -82,6 +85,10 @@ class ClusterPeers:
     @property
     def lag_s_max(self) -> float:
         return self.settings().integer("replica.lag.time.max.ms") / 1000
+
+    @property
+    def is_opening_many(self) -> bool:
+        return bool(self._replicas.late)
 
     # -- roles ---------------------------------------------------------------------------------
 
@@ -161,9 +168,13 @@ class ClusterPeers:
             folder = self._store.set_aside_damaged(topic_partition)
         except (OSError, StorageError) as error:
             log.error("cannot set aside the damaged log of %s: %s", topic_partition, error)
-            return
-        log.warning("%s is copied again from its leader, node %d; the damaged log is kept in %s until then",
-                    topic_partition, partition.leader, folder)  # fmt: skip
+            if self._store.get(topic_partition) is partition.log:
+                # The next sweep of the replicas reports the damage again, and tries again.
+                self._repairs.forget(partition)
+                return
+        else:
+            log.warning("%s is copied again from its leader, node %d; the damaged log is kept in %s until then",
+                        topic_partition, partition.leader, folder)  # fmt: skip
         self._replicas.reopen(partition)
 
     def _repaired(self, partition: Partition) -> None:

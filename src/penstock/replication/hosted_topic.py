@@ -1,6 +1,6 @@
 """A topic with partitions on this node, some of whose logs may not be open yet.
 
-After a start, the logs of partitions without other replicas are opened on first use and in the background
+After a start, the logs of partitions that this node cannot be elected for are opened on first use and in the background
 (replicas.py). `partitions` opens such a log when it is looked up, so that no caller can take a partition that is not
 open yet for a missing one. Once all logs are open, it is an ordinary dictionary.
 """
@@ -11,21 +11,26 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from penstock.model.ids import TopicName
+from penstock.model.ids import NO_NODE, NodeId, TopicName
 from penstock.model.topic import is_internal, keeps_state
 
 if TYPE_CHECKING:
+    from penstock.config.settings import TopicSettings
     from penstock.metadata.image import PartitionImage
     from penstock.replication.partition import Partition
 
 
-def may_open_late(name: TopicName, state: PartitionImage) -> bool:
+def may_open_late(name: TopicName, state: PartitionImage, node_id: NodeId) -> bool:
     """Return whether a node may serve other partitions before the log of this one is open.
 
-    Not if it has other replicas: if the log has lost records, another must lead. Nor if it is internal: coordinators
-    load their state when the node begins to serve.
+    Not if another replica must lead in case the log has lost records: if the node leads, or may be elected before it
+    has fetched from a leader. Nor if the topic is internal: coordinators load their state when the node serves.
     """
-    return len(state.replicas) == 1 and not is_internal(name) and not keeps_state(name)
+    if is_internal(name) or keeps_state(name):
+        return False
+    if len(state.replicas) == 1:
+        return True
+    return state.leader not in (NO_NODE, node_id) and node_id not in (*state.isr, *state.eligible_leader_replicas)
 
 
 class HostedTopic:
@@ -73,6 +78,19 @@ class HostedTopic:
             self._messages_in_before += partition.messages_in
         return partition
 
+    def apply_settings(self, settings: TopicSettings) -> None:
+        """Pass other settings to the logs; `settings_changed` must follow when the partitions have their roles.
+
+        An image may contain an ISR and another min.insync.replicas: an old one of either must not be used with the
+        new one of the other to move the high watermark.
+        """
+        for partition in self.partitions.values():
+            partition.log.apply_settings(settings)
+
+    def settings_changed(self) -> None:
+        for partition in self.partitions.values():
+            partition.settings_changed()
+
     def add_late(self, index: int, opener: Callable[[HostedTopic, int], None]) -> None:
         """Open the log of a partition when it is looked up, by calling `opener`, unless that happened before."""
         if not self.late:
@@ -85,7 +103,8 @@ class HostedTopic:
             return False
         self.late.remove(index)
         if not self.late:
-            self.partitions = dict(self.partitions)
+            # New ones have no room to grow, which saves memory with many topics.
+            self.partitions, self.late = dict(self.partitions), set()
         return True
 
 

@@ -79,6 +79,10 @@ def advance_high_watermark(mark: int, durable_offset: int, counted: Sequence[Fol
     return bound if bound > mark else mark
 
 
+_NO_FOLLOWERS: Mapping[NodeId, FollowerProgress] = {}
+"""Shared by the partitions without other replicas."""
+
+
 class Proposal(NamedTuple):
     """An ISR that the leader proposes to the controller."""
 
@@ -124,11 +128,11 @@ class Leadership:
         self.isr = isr
         self.proposal: Proposal | None = None
         # A new leader gives members of the ISR the full lag time to send their first fetch.
-        self.followers: dict[NodeId, FollowerProgress] = {
+        self.followers: Mapping[NodeId, FollowerProgress] = {
             each: FollowerProgress(each, caught_up_at=now if each in isr else NEVER)
             for each in replicas
             if each != node_id
-        }
+        } or _NO_FOLLOWERS
         self._recount()
 
     # -- committed changes -------------------------------------------------------------------
@@ -141,7 +145,7 @@ class Leadership:
             known = self.followers
             self.followers = {
                 each: known.get(each) or FollowerProgress(each) for each in replicas if each != self._node_id
-            }
+            } or _NO_FOLLOWERS
         self.partition_epoch = partition_epoch
         self.replicas = replicas
         self.isr = isr

@@ -26,7 +26,7 @@ from penstock.model.ids import NodeId, TopicName
 from penstock.ports.network import FileSlice
 from penstock.replication.isr import FollowerProgress, Leadership, Proposal, advance_high_watermark, effective_min_isr
 from penstock.replication.marks import Marks
-from penstock.replication.waiting import Waiters, WaitingProduce
+from penstock.replication.waiting import ProduceDeadlines, Waiters, WaitingProduce
 from penstock.storage.log import Appended, Log
 from penstock.storage.marker import SIZE as MARKER_SIZE
 from penstock.storage.marker_append import append_marker
@@ -77,6 +77,7 @@ class Partition:
         *,
         known_mark: int | None = None,
         isr_context: IsrContext | None = None,
+        deadlines: ProduceDeadlines | None = None,
     ) -> None:
         """Create a partition that this node leads, with no other replica, until `take_role` changes that.
 
@@ -88,13 +89,12 @@ class Partition:
         self.node_id = node_id
         self.log = log
         self.marks = Marks(log, known_mark)
-        self.waiters = Waiters()
+        self.waiters = Waiters(deadlines)
         # What producers have written, counted by the handler.
         self.bytes_in = self.messages_in = 0
         self._isr_context = isr_context
         self.leader = node_id
-        self.leader_epoch = 0
-        self.partition_epoch = -1
+        self.leader_epoch, self.partition_epoch = 0, -1
         self.replicas: tuple[NodeId, ...] = (node_id,)
         self.isr: tuple[NodeId, ...] = (node_id,)
         self.unclean = False
@@ -232,9 +232,7 @@ class Partition:
     ) -> None:
         """Record a follower's fetch, which was checked before: it holds everything before the offset."""
         leadership, isr_context = self.leadership, self._isr_context
-        assert leadership is not None and isr_context is not None, (
-            "only a leader with followers receives replica fetches"
-        )
+        assert leadership is not None and isr_context is not None, "only a leader receives replica fetches"
         now = isr_context.now()
         progress.fetched(offset, log_start_offset, broker_epoch, leader_end=self.log.offsets.end, now=now)
         if not leadership.is_member(progress.node_id):
@@ -392,10 +390,12 @@ class Partition:
     def wait_committed(self, deadline: float, done: Callable[[int], None]) -> bool:
         """Wait until the high watermark reaches the current end of the log; return False if no wait is needed.
 
-        Returns False as well if the high watermark depends on other replicas, which may take long.
+        Returns False as well if the high watermark depends on other replicas, or on a larger ISR, which may take long.
         """
-        log = self.log
-        if log.end_offset == self.high_watermark or self.isr != (self.node_id,) or log.directory.failure is not None:
+        log, leadership = self.log, self.leadership
+        if log.end_offset == self.high_watermark or log.directory.failure is not None:
+            return False
+        if leadership is None or leadership.counted or not self._enough_in_sync:
             return False
         self.waiters.add_produce(WaitingProduce(log.end_offset, deadline, done))
         return True

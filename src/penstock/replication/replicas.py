@@ -26,8 +26,11 @@ from penstock.ports.clock import Clock, Timer
 from penstock.replication.cluster_peers import ClusterPeers, PeerAccess
 from penstock.replication.follower_sessions import FollowerSessions, Wakeups
 from penstock.replication.hosted_topic import HostedTopic, may_open_late
+from penstock.replication.mark_checkpoints import MarkCheckpoints
 from penstock.replication.partition import Partition
+from penstock.replication.rounds import LeaderRounds
 from penstock.replication.throttle import LEADER, Throttle
+from penstock.replication.waiting import ProduceDeadlines
 from penstock.storage.directory import UNOPENABLE
 from penstock.storage.log import Log
 from penstock.storage.reserve import is_disk_full
@@ -40,10 +43,10 @@ SLICE_S: Final = 0.002
 """How long chores run in one turn of the event loop: opening a log takes milliseconds."""
 CHORES_PER_SLICE: Final = 64
 """Each chore creates a few files or renames one; together they take about as long as a large fetch."""
-
+FEW_CHORES: Final = 500
+"""With more of them, the chores of a deleted topic are listed when it is their turn."""
 START_OPEN_S: Final = 0.25
-"""A start waits this long for logs without other replicas: for hundreds. The rest is opened later."""
-
+"""A start waits this long for logs that may be opened late: for hundreds. The rest is opened in the background."""
 UNREADABLE_S: Final = 2.0
 """A log that cannot be read for this long counts as damaged; a disk may fail for a moment."""
 REOPEN_S: Final = 5.0
@@ -78,18 +81,20 @@ class Replicas:
         self.wakeups = Wakeups(clock)
         self.follower_sessions = FollowerSessions(self.wakeups)
         self.leader_throttle = Throttle(LEADER, clock.monotonic, current_settings())
-        self._peers = (
-            None
-            if peer_access is None
-            else ClusterPeers(
+        self.has_lease = peer_access.has_lease if peer_access is not None else lambda: True
+        self._peers: ClusterPeers | None = None
+        if peer_access is not None:
+            self._peers = ClusterPeers(
                 peer_access, node_id=node_id, store=store, clock=clock, settings=current_settings, replicas=self
             )
-        )
         self._image = EMPTY
+        self._marks = MarkCheckpoints(store, self)
+        self._produce_deadlines = ProduceDeadlines()
+        self._leader_rounds = LeaderRounds(clock)
         self._chores: deque[Callable[[], None]] = deque()
         self._chores_timer: Timer | None = None
         self._is_starting = True
-        self._late: deque[tuple[HostedTopic, int]] = deque()
+        self.late: deque[tuple[HostedTopic, int]] = deque()
         """Logs that are opened after all chores, unless they are used before."""
         self._on_all_open: Callable[[], None] | None = None
         self._sweep_timer: Timer | None = None
@@ -113,13 +118,15 @@ class Replicas:
             if timer is not None:
                 timer.cancel()
         self.wakeups.stop()
+        self._leader_rounds.stop()
         self._unopened.clear()
         self._provisional.clear()
         self._leave_late()
         if self._peers is not None:
             self._peers.close()
-        self._run_chores(len(self._chores))
-        self._checkpoint_marks()
+        while self._chores:
+            self._run_chores(len(self._chores))
+        self._marks.checkpoint()
 
     async def settled(self) -> None:
         """Wait until all logs of the image are open and all others are deleted."""
@@ -139,17 +146,17 @@ class Replicas:
     async def opened_at_start(self, on_all_open: Callable[[], None]) -> None:
         """Wait until the node may serve its partitions; call back when the logs that are left are open as well.
 
-        A log that other replicas have copies of is always waited for: if it has lost records, another must lead.
+        Those that `may_open_late` excludes are always waited for.
         """
         await self.settled()
         self._is_starting = False
         self._on_all_open = on_all_open
         ends = self._clock.monotonic() + START_OPEN_S
-        while self._late and self._clock.monotonic() < ends:
+        while self.late and self._clock.monotonic() < ends:
             self._open_late_logs(within_s=SLICE_S)
             await asyncio.sleep(0)
-        if self._late:
-            log.info("opening %d logs in the background", len(self._late))
+        if self.late:
+            log.info("opening %d logs in the background", len(self.late))
         else:
             await self.settled()
         self._open_late_logs(within_s=0)
@@ -199,32 +206,31 @@ class Replicas:
         self._publishing = delta.partitions_changed
         for topic in delta.topics_deleted:
             self._delete_topic(topic)
+        configured = self._apply_settings(delta)
         for topic in (*delta.topics_created, *delta.topics_changed):
             for index in sorted(delta.partitions_changed.get(topic.id, ())):
                 self._apply_partition(topic, index)
-        self._take_settings(delta)
+        for hosted in configured:
+            hosted.settings_changed()
         if delta.brokers_changed and self._peers is not None:
             # Followers that could not join an ISR may be able to now.
-            for partition in self.all():
-                partition.maybe_expand_isr()
+            self._leader_rounds.begin(Partition.maybe_expand_isr, self.all())
         self._run_chores(CHORES_PER_SLICE, within_s=SLICE_S)
         self._publishing = None
         self._schedule_chores()
 
-    def _take_settings(self, delta: Delta) -> None:
+    def _apply_settings(self, delta: Delta) -> list[HostedTopic]:
         if any(resource.type == BROKER for resource in delta.configs_changed):
-            changed = list(self.by_name.values())
+            configured = list(self.by_name.values())
             self.leader_throttle.configure(self._current_settings())
             if self._peers is not None:
                 self._peers.follower_throttle.configure(self._current_settings())
         else:
             names = [resource.name.encode() for resource in delta.configs_changed if resource.type == TOPIC]
-            changed = [self.by_name[name] for name in names if name in self.by_name]
-        for hosted in changed:
-            settings = self._topic_settings(hosted.name)
-            for partition in hosted.partitions.values():
-                partition.log.apply_settings(settings)
-                partition.settings_changed()
+            configured = [self.by_name[name] for name in names if name in self.by_name]
+        for hosted in configured:
+            hosted.apply_settings(self._topic_settings(hosted.name))
+        return configured
 
     def _topic_settings(self, name: TopicName) -> TopicSettings:
         return topic_settings(self._current_settings(), self._image.topic_config(name))
@@ -242,10 +248,10 @@ class Replicas:
         if index in hosted.partitions:
             self._take_role(hosted.partitions[index], state)
         # Without the table of partitions, only the first start can tell that a folder is missing: it opens all logs.
-        elif self._is_starting and self._store.has_table and may_open_late(hosted.name, state):
+        elif self._is_starting and self._store.has_table and may_open_late(hosted.name, state, self._node_id):
             if index not in hosted.late:
                 hosted.add_late(index, self._open_late)
-                self._late.append((hosted, index))
+                self.late.append((hosted, index))
         elif index not in hosted.late:
             self._chores.append(partial(self._open, hosted, index))
 
@@ -261,23 +267,25 @@ class Replicas:
     def _open_late_logs(self, *, within_s: float) -> None:
         """Open some of the logs that are left, oldest chores first: a log may need the removal of another."""
         ends = self._clock.monotonic() + within_s
-        while self._late and not self._chores and self._clock.monotonic() < ends:
-            self._open_late(*self._late.popleft())
-        if not self._late and not self._has_unreadable and self._on_all_open is not None:
+        while self.late and not self._chores and self._clock.monotonic() < ends:
+            self._open_late(*self.late.popleft())
+        if not self.late and not self._has_unreadable and self._on_all_open is not None:
             on_all_open, self._on_all_open = self._on_all_open, None
             on_all_open()
 
     def _leave_late(self) -> None:
         """Stop without opening the logs that are left: they are as the previous process left them."""
-        left = [hosted for hosted, index in self._late if index in hosted.late]
-        self._late.clear()
-        self._on_all_open = None
-        if left:
+        if any(index in hosted.late for hosted, index in self.late):
             self._store.leave_unopened()
+        self.late.clear()
+        self._on_all_open = None
 
     def _open(self, hosted: HostedTopic, index: int) -> None:
         topic = self._image.topics_by_id.get(hosted.id)
         if topic is None or index in hosted.partitions or self._node_id not in topic.partitions[index].replicas:
+            return
+        if self.by_id.get(hosted.id_bytes) is not hosted:
+            # All replicas of the topic left this node. One has returned since, and is opened by a later chore.
             return
         topic_partition = TopicPartition(hosted.name, PartitionIndex(index))
         state = topic.partitions[index]
@@ -300,6 +308,7 @@ class Replicas:
             # With one replica, the log contains everything that was acknowledged. With several, the others decide.
             known_mark=None if len(state.replicas) == 1 else self._store.high_watermarks.get(topic_partition, 0),
             isr_context=self._peers,
+            deadlines=self._produce_deadlines,
         )
         self._take_role(partition, state)
         if not is_internal(hosted.name):
@@ -366,7 +375,7 @@ class Replicas:
         for (hosted, index), since in list(self._unopened.items()):
             if takes_writes or since is not None:
                 self._open(hosted, index)
-            if index in hosted.partitions or self._image.topics_by_id.get(hosted.id) is None:
+            if index in hosted.partitions:
                 del self._unopened[hosted, index]
             if index in hosted.partitions and hosted.partitions[index].log.damage is None:
                 log.info("partition %s-%d is online", hosted.name, index)
@@ -389,12 +398,21 @@ class Replicas:
         partition = hosted.drop(index)
         if partition is not None:
             self._stop_replica(partition, NotLeaderOrFollower.code)
-        if hosted.take_late(index) or partition is not None:
+        is_unopened = (hosted, index) in self._unopened
+        if is_unopened:
+            del self._unopened[hosted, index]
+        if hosted.take_late(index) or partition is not None or is_unopened:
             self._delete(TopicPartition(hosted.name, PartitionIndex(index)), hosted.id)
-        if not hosted.partitions and not hosted.late and self.by_id.get(hosted.id_bytes) is hosted:
+        if self.by_id.get(hosted.id_bytes) is hosted and not self._has_replicas(hosted, topic):
             del self.by_id[hosted.id_bytes]
             if self.by_name.get(hosted.name_bytes) is hosted:
                 del self.by_name[hosted.name_bytes]
+
+    def _has_replicas(self, hosted: HostedTopic, topic: TopicImage) -> bool:
+        """Return whether this node has replicas of a topic: open ones, others that are on disk, or new ones."""
+        if hosted.partitions or hosted.late or any(other is hosted for other, _ in self._unopened):
+            return True
+        return any(self._node_id in state.replicas for state in topic.partitions)
 
     def _stop_replica(self, partition: Partition, code: int) -> None:
         if self._peers is not None:
@@ -407,18 +425,28 @@ class Replicas:
             return
         if self.by_name.get(hosted.name_bytes) is hosted:
             del self.by_name[hosted.name_bytes]
-        indexes = [*hosted.partitions, *hosted.late]
-        topic_partitions = [TopicPartition(hosted.name, PartitionIndex(index)) for index in indexes]
+        unopened = [index for other, index in self._unopened if other is hosted]
+        for index in unopened:
+            del self._unopened[hosted, index]
+        indexes = [*hosted.partitions, *hosted.late, *unopened]
         hosted.late.clear()
+        if len(self._chores) + len(indexes) < FEW_CHORES:
+            self._chores.extend(self._deletion(hosted, indexes))
+        else:
+            self._chores.append(lambda: self._chores.extendleft(reversed([*self._deletion(hosted, indexes)])))
+
+    def _deletion(self, hosted: HostedTopic, indexes: list[int]) -> Iterator[Callable[[], None]]:
         for partition in hosted.partitions.values():
-            self._stop_replica(partition, UnknownTopicOrPartition.code)
-        self._chores.append(partial(self._store.prepare_delete, topic_partitions, hosted.id))
-        self._chores.extend(partial(self._delete, topic_partition, hosted.id) for topic_partition in topic_partitions)
+            yield partial(self._stop_replica, partition, UnknownTopicOrPartition.code)
+        topic_partitions = [TopicPartition(hosted.name, PartitionIndex(index)) for index in indexes]
+        yield partial(self._store.prepare_delete, topic_partitions, hosted.id)
+        for topic_partition in topic_partitions:
+            yield partial(self._delete, topic_partition, hosted.id)
 
     def _delete(self, topic_partition: TopicPartition, topic_id: UUID) -> None:
         try:
             self._store.delete(topic_partition, topic_id)
-        except StorageError as error:
+        except (OSError, StorageError) as error:
             log.error("cannot remove the files of deleted partition %s: %s", topic_partition, error)
 
     def _run_chores(self, count: int, *, within_s: float = inf) -> None:
@@ -430,31 +458,25 @@ class Replicas:
                 break
 
     def _schedule_chores(self) -> None:
-        is_due = self._chores or (self._late and not self._is_starting)
+        is_due = self._chores or (self.late and not self._is_starting)
         if is_due and self._chores_timer is None:
             self._chores_timer = self._clock.call_later(0, self._run_slice)
 
     def _run_slice(self) -> None:
         self._chores_timer = None
+        self._schedule_chores()  # First, so that the others run even if one fails unexpectedly.
         self._run_chores(CHORES_PER_SLICE, within_s=SLICE_S)
         if not self._is_starting:
             self._open_late_logs(within_s=SLICE_S)
-        self._schedule_chores()
 
     # -- time and failure ------------------------------------------------------------------
 
     def _sweep(self) -> None:
         now = self._clock.monotonic()
-        checks_lag = now >= self._lag_check_at
-        if checks_lag and self._peers is not None:
+        self._produce_deadlines.expire(now)
+        if self._peers is not None and now >= self._lag_check_at:
             self._lag_check_at = now + self._peers.lag_s_max / 2
-        for hosted in self.by_name.values():
-            for partition in hosted.partitions.values():
-                if partition.waiters.produces:
-                    partition.waiters.expire_produces(now)
-        if checks_lag:
-            for partition in self.all():
-                partition.maybe_shrink_isr()
+            self._leader_rounds.begin(Partition.maybe_shrink_isr, self.all())
         if self._unopened:
             self._retry_open()
             self._open_late_logs(within_s=0)
@@ -466,30 +488,8 @@ class Replicas:
         if now >= self._checkpoint_at:
             interval_ms = self._current_settings().integer("replica.high.watermark.checkpoint.interval.ms")
             self._checkpoint_at = now + interval_ms / 1000
-            self._checkpoint_marks()
+            self._marks.checkpoint_later()
         self._sweep_timer = self._clock.call_later(SWEEP_S, self._sweep)
-
-    def _checkpoint_marks(self) -> None:
-        """Write the high watermarks of partitions with other replicas; that of a single replica is its log end."""
-        if self._store.failure is not None:
-            return
-        # Logs that are not open yet keep the values that were read at startup.
-        marks = {
-            topic_partition: mark
-            for topic_partition, mark in self._store.high_watermarks.items()
-            if self._image.partition(topic_partition.topic, topic_partition.partition) is not None
-        }
-        # Recovery treats a log that ends before its high watermark as damaged, and a follower may learn a high
-        # watermark before the records below it are durable here. The entry of a damaged log stays as it is.
-        marks.update(
-            (each.log.topic_partition, min(each.high_watermark, each.log.durable_offset))
-            for each in self.all()
-            if len(each.replicas) > 1 and each.log.damage is None
-        )
-        try:
-            self._store.checkpoint_high_watermarks(marks)
-        except StorageError as error:
-            log.warning("cannot write the high watermarks: %s", error)
 
     def directory_failed(self) -> None:
         """Answer all waiting requests after a failure of the data folder.

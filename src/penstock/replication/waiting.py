@@ -1,15 +1,15 @@
 """Requests that wait for their records to become durable, or for records to arrive.
 
 A parked request is in the `Waiters` of each partition that it waits on; partition.py wakes it when the high watermark
-moves. Deadlines of fetches share one heap and one timer; those of produce requests are found by a sweep, because
-almost none of them expires.
+moves. Deadlines of fetches share one heap and one timer. Those of produce requests are found by a sweep over the
+partitions where some wait (`ProduceDeadlines`), because almost none of them expires.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final, Protocol
 
 from penstock.model.errors import NO_ERROR, RequestTimedOut
@@ -43,27 +43,39 @@ class PartitionWatcher(Protocol):
         ...
 
 
-class WaitingFetch(PartitionWatcher, Protocol):
-    """A parked fetch of a consumer."""
+class WithDeadline(Protocol):
+    """A parked fetch that is answered when its time is over."""
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether it is answered or abandoned."""
+        ...
 
     def expired(self) -> None: ...
 
 
+class WaitingFetch(PartitionWatcher, WithDeadline, Protocol):
+    """A parked fetch of a consumer."""
+
+
 _NONE: Final[deque[WaitingProduce]] = deque(maxlen=0)
-"""Stands for an empty deque of each partition that nobody has waited on: one of its own would take 760 bytes."""
+"""Stands for the empty deque of each partition that nothing waits on: one of its own would take 760 bytes."""
+_NO_WATCHERS: Final[dict[PartitionWatcher, None]] = {}
+"""Stands for the empty dict of each partition that was never watched. Never changed."""
 
 
 class Waiters:
     """Everything that waits on one partition: produce requests with acks=all, fetches, and sessions of followers."""
 
-    __slots__ = ("_watchers", "follower_entries", "produces")
+    __slots__ = ("_deadlines", "_watchers", "follower_entries", "produces")
 
-    def __init__(self) -> None:
+    def __init__(self, deadlines: ProduceDeadlines | None = None) -> None:
+        self._deadlines = deadlines
         self.produces = _NONE
-        """Produce requests, oldest first. Changed only here; the sweep visits every partition, and skips most."""
+        """Produce requests, oldest first. Changed only here."""
         # An ordered set with cheap removal.
-        self._watchers: dict[PartitionWatcher, None] = {}
-        self.follower_entries: list[SessionEntry] = []
+        self._watchers = _NO_WATCHERS
+        self.follower_entries: tuple[SessionEntry, ...] = ()
         """The entries of this partition in the sessions of followers."""
 
     # -- events ------------------------------------------------------------------------------
@@ -104,9 +116,13 @@ class Waiters:
             else:
                 self.add_produce(waiting)
 
-    def expire_produces(self, now: float) -> None:
+    def expire_produces(self, now: float) -> bool:
+        """Answer produce requests whose deadline has passed; return whether others wait."""
         if self.produces and self.produces[0].deadline <= now:
             self.fail_produces(RequestTimedOut.code, before=now)
+        if not self.produces:
+            self.produces = _NONE
+        return bool(self.produces)
 
     # -- waiters -----------------------------------------------------------------------------
 
@@ -114,19 +130,46 @@ class Waiters:
         """Park a produce request until the high watermark reaches its offset. Offsets rise, roughly."""
         if self.produces is _NONE:
             self.produces = deque()
+            if self._deadlines is not None:
+                self._deadlines.add(self)
         self.produces.append(waiting)
 
     def add_watcher(self, watcher: PartitionWatcher) -> None:
+        if self._watchers is _NO_WATCHERS:
+            self._watchers = {}
         self._watchers[watcher] = None
 
     def remove_watcher(self, watcher: PartitionWatcher) -> None:
         self._watchers.pop(watcher, None)
 
     def add_follower(self, entry: SessionEntry) -> None:
-        self.follower_entries.append(entry)
+        self.follower_entries += (entry,)
 
     def remove_follower(self, entry: SessionEntry) -> None:
-        self.follower_entries.remove(entry)
+        self.follower_entries = tuple(each for each in self.follower_entries if each is not entry)
+
+
+class ProduceDeadlines:
+    """The partitions of a node where produce requests have waited since the last sweep."""
+
+    __slots__ = ("_waiters",)
+
+    def __init__(self) -> None:
+        # An ordered set.
+        self._waiters: dict[Waiters, None] = {}
+
+    def add(self, waiters: Waiters) -> None:
+        self._waiters[waiters] = None
+
+    def expire(self, now: float) -> None:
+        """Answer all requests whose deadline has passed, and forget the partitions where none waits."""
+        for waiters in list(self._waiters):
+            if not waiters.expire_produces(now):
+                del self._waiters[waiters]
+
+
+DEADLINES_KEPT: Final = 1_000
+"""With more deadlines, those of fetches that are over are dropped: clients may ask to wait for weeks."""
 
 
 class Deadlines:
@@ -134,19 +177,23 @@ class Deadlines:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._heap: list[tuple[float, int, WaitingFetch]] = []
+        self._count_max = DEADLINES_KEPT
+        """With how many deadlines those of fetches that are over are dropped: twice as many as were left last time."""
+        self._heap: list[tuple[float, int, WithDeadline]] = []
         self._count = 0
         self._timer: Timer | None = None
         self._timer_at = 0.0
 
-    def add(self, deadline: float, waiting: WaitingFetch) -> None:
+    def add(self, deadline: float, waiting: WithDeadline) -> None:
         """Call `waiting.expired()` at the deadline; a fetch that has been answered by then ignores the call."""
         self._count += 1
         heappush(self._heap, (deadline, self._count, waiting))
+        if len(self._heap) > self._count_max:
+            self._drop_over()
         if self._timer is None or deadline < self._timer_at:
             self._set_timer(deadline)
 
-    def waiting(self) -> list[WaitingFetch]:
+    def waiting(self) -> list[WithDeadline]:
         """Return the parked fetches, and some that have been answered."""
         return [waiting for _, _, waiting in self._heap]
 
@@ -155,6 +202,11 @@ class Deadlines:
             self._timer.cancel()
             self._timer = None
         self._heap.clear()
+
+    def _drop_over(self) -> None:
+        self._heap = [entry for entry in self._heap if not entry[2].is_over]
+        heapify(self._heap)
+        self._count_max = max(DEADLINES_KEPT, 2 * len(self._heap))
 
     def _set_timer(self, deadline: float) -> None:
         if self._timer is not None:

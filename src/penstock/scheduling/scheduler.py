@@ -104,7 +104,11 @@ class Scheduler:
         try:
             self.now(start())
         except TakesLonger:
-            self.run(start(), lambda result, error: None, is_wanted=lambda: True)
+            self.later(start())
+
+    def later(self, job: "Job[None]") -> None:
+        """Run a job that nobody waits for, in slices."""
+        self.run(job, lambda result, error: None, is_wanted=lambda: True)
 
     def run(self, job: "Job[Any]", done: Done, *, is_wanted: Callable[[], bool], memory: int = 0) -> None:
         """Run a job in slices; `done` gets its result or its error.
@@ -144,6 +148,7 @@ class Scheduler:
             if now - began > LONG_STEP_S and self.on_long_step is not None:
                 self.on_long_step(getattr(running.job, "__qualname__", "?"), now - began)
             began = now
+            del running, result, error  # as in `_advance`
             if now >= ends:
                 break
         # A coroutine that resumes does up to a slice of work, which counts as the rest of this turn.
@@ -167,10 +172,11 @@ class Scheduler:
             self._end(running, end.value, None)
         except BaseException as problem:
             # Without this frame, which refers to the future that will refer to the error: what the job holds, maybe
-            # megabytes of a request, would live until a garbage collection.
+            # megabytes of a request, would live until a garbage collection. Python 3.12 and 3.13 keep this frame with
+            # that of the job, so it must not refer to the future either.
             traceback = problem.__traceback__
             self._end(running, None, problem.with_traceback(traceback and traceback.tb_next))
-            del traceback
+            del traceback, running, job
         else:
             if step is None:
                 self._active.append((running, None, None))

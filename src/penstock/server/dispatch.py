@@ -1,7 +1,8 @@
 """Dispatch of frames to handlers, and encoding of their responses.
 
-Produce, Fetch and OffsetCommit are called as plain functions with the frame itself. Other requests are
-decoded by wire/codec.py, answered by a coroutine, and encoded unless the handler returns encoded parts.
+Produce, Fetch, ShareFetch and OffsetCommit are called as plain functions with the frame itself. Other requests, and
+those that such a function leaves, are decoded by wire/codec.py, answered by a coroutine, and encoded unless the
+handler returns encoded parts.
 A coroutine that never waits completes without a task. If any client has a quota, the request is charged and the
 throttle time set in the response here (quotas/). Requests that cannot be decoded raise MalformedRequest; the
 session then closes the connection.
@@ -15,6 +16,7 @@ from math import ceil
 from types import coroutine
 from typing import Any, NamedTuple
 
+from penstock.handlers import share_fetch
 from penstock.handlers.fetch import FetchHandler
 from penstock.handlers.offset_commit import OffsetCommitHandler
 from penstock.handlers.produce import ProduceHandler
@@ -22,7 +24,7 @@ from penstock.handlers.support.context import ColdHandler, Context, HotHandler, 
 from penstock.handlers.support.forwarding import address_bytes, is_for_this_node
 from penstock.handlers.support.parts import answer_in_parts, is_long
 from penstock.handlers.support.registry import COLD, is_loaded, loading
-from penstock.handlers.support.reply import Encoded, Parked, Parts
+from penstock.handlers.support.reply import ColdReply, Encoded, Parked, Parts
 from penstock.handlers.support.throttled import controller_throttle_ms, throttled
 from penstock.handlers.support.transaction_verification import CloseConnection
 from penstock.metrics.values import RequestMeter
@@ -35,6 +37,7 @@ from penstock.server.request_log import about
 from penstock.server.session import ClientSession
 from penstock.wire import codec
 from penstock.wire.api import APIS, ApiKey
+from penstock.wire.disposal import disposing
 from penstock.wire.frame import Header, MalformedRequest, parse_header, response_head
 
 log = logging.getLogger(__name__)
@@ -45,6 +48,8 @@ NODE_CLIENT_ID_PREFIX = ("penstock-node-", "broker-")
 """The prefix of the client ids that nodes use among themselves."""
 WHOLE_SIZE_MAX = 4 * 1024
 """A larger request is decoded in slices; it may have thousands of elements."""
+FREED_WHOLE_SIZE_MAX = 64 * 1024
+"""What was decoded from, or encoded to, more bytes than this is freed in slices."""
 LONG_STEP_NS = 1_000_000
 _SIZE_PREFIX = 4
 _UNMEASURED = 15
@@ -61,12 +66,13 @@ class _Hot(NamedTuple):
     """The time until the response is measured for every request, even if the rest is sampled."""
 
 
-def _hot_handlers(produce: HotHandler, fetch: HotHandler, offset_commit: HotHandler) -> dict[tuple[int, int], _Hot]:
+def _hot_handlers(context: Context, fetch: HotHandler) -> dict[tuple[int, int], _Hot]:
     """Return the hot handlers by API key and version."""
     by_key = {
-        ApiKey.PRODUCE: _Hot(produce, is_sampled=True, times_every_reply=True),
+        ApiKey.PRODUCE: _Hot(ProduceHandler(context).handle, is_sampled=True, times_every_reply=True),
         ApiKey.FETCH: _Hot(fetch, is_sampled=False, times_every_reply=True),
-        ApiKey.OFFSET_COMMIT: _Hot(offset_commit, is_sampled=True, times_every_reply=False),
+        ApiKey.OFFSET_COMMIT: _Hot(OffsetCommitHandler(context).handle, is_sampled=True, times_every_reply=False),
+        ApiKey.SHARE_FETCH: _Hot(partial(share_fetch.handle_frame, context), is_sampled=True, times_every_reply=False),
     }
     return {
         (key, version): hot
@@ -86,9 +92,7 @@ class Dispatcher:
         self._now_ns = stopwatch.now_ns
         self._meters = context.metrics.requests
         self._fetch_handler = FetchHandler(context)
-        self._hot = _hot_handlers(
-            ProduceHandler(context).handle, self._fetch_handler.handle, OffsetCommitHandler(context).handle
-        )
+        self._hot = _hot_handlers(context, self._fetch_handler.handle)
         self._tasks: set[asyncio.Task[None]] = set()
         self.on_held: Callable[[int, str, int], None] | None = None
         """Called for steps of requests that blocked the event loop: API key, client id, nanoseconds."""
@@ -115,6 +119,8 @@ class Dispatcher:
             return self._measured(frame, header, session, meter, hot)
         try:
             reply = hot.handle(frame, header, session.listener, session.connection)
+            if reply is None:
+                return self._begin_cold(frame, header, session)
         except Exception as error:
             self._failed(header, session, error)
             raise CloseConnection from None
@@ -163,9 +169,8 @@ class Dispatcher:
             log.error("closing the connection from %s:%d", *where, extra=fields, exc_info=error)
 
     def _handle(self, frame: memoryview, header: Header, session: ClientSession, hot: _Hot | None) -> Parts | Parked:
-        if hot is None:
-            return self._begin_cold(frame, header, session)
-        return hot.handle(frame, header, session.listener, session.connection)
+        reply = None if hot is None else hot.handle(frame, header, session.listener, session.connection)
+        return self._begin_cold(frame, header, session) if reply is None else reply
 
     def _within_quotas(
         self, frame: memoryview, header: Header, session: ClientSession, hot: _Hot | None, table: Table
@@ -199,7 +204,7 @@ class Dispatcher:
         return reply
 
     def _begin_cold(self, frame: memoryview, header: Header, session: ClientSession) -> Parked:
-        parked = Parked()
+        parked = ColdReply()
         pace = Pace(self._context.scheduler, lambda: not parked.is_abandoned)
         self._check_version(header, session)
         if len(frame) > WHOLE_SIZE_MAX or (self._imports_later and not is_loaded(header.api_key, header.version)):
@@ -233,7 +238,7 @@ class Dispatcher:
         return codec.read_request(header.api_key, header.version, frame[header.body_position :])
 
     async def _answer_later(
-        self, kept: KeptFrame, header: Header, session: ClientSession, pace: Pace, parked: Parked
+        self, kept: KeptFrame, header: Header, session: ClientSession, pace: Pace, parked: ColdReply
     ) -> None:
         """Answer a request that takes long to decode, because it is large or the first of its API."""
         body: Any = None
@@ -253,16 +258,18 @@ class Dispatcher:
             self._failed(header, session, error)
             parked.fail()
         finally:
+            if len(kept.view) > FREED_WHOLE_SIZE_MAX:
+                self._context.scheduler.later(disposing(body))
             kept.release()
 
-    async def _answer(self, frame: memoryview, request: Request, parked: Parked) -> None:
+    async def _answer(self, frame: memoryview, request: Request, parked: ColdReply) -> None:
         """Answer a request on this node, or forward it to the active controller."""
         if APIS[request.header.api_key].forwarded and self._relay.is_needed and not is_for_this_node(request):
             await self._forward(bytes(frame), request, parked)
         else:
             await self._answer_here(COLD[request.header.api_key], request, parked)
 
-    async def _forward(self, frame: bytes, request: Request, parked: Parked) -> None:
+    async def _forward(self, frame: bytes, request: Request, parked: ColdReply) -> None:
         address = address_bytes(request.connection.peer_host)
         answer = await self._relay.forward(frame, request.header.api_key, address, request.principal)
         if answer is None:
@@ -273,16 +280,19 @@ class Dispatcher:
                 request.header.client.mute(request.header.api_key, wait_ms / 1000)
             parked.ready((len(answer).to_bytes(4, "big"), answer))
 
-    async def _answer_here(self, handler: ColdHandler, request: Request, parked: Parked) -> None:
+    async def _answer_here(self, handler: ColdHandler, request: Request, parked: ColdReply) -> None:
         header = request.header
         try:
             if await is_long(request):
                 answer = await answer_in_parts(handler, self._context, request)
             else:
                 answer = await handler(self._context, request)
+                if isinstance(answer, Parked):
+                    parked.follow(answer)
+                    return
             if header.throttle_ms:
                 answer = throttled(header, answer)
-            parts = answer.parts if type(answer) is Encoded else await _encoded(header, answer, request.pace)
+            parts = answer.parts if type(answer) is Encoded else await self._encoded(header, answer, request.pace)
         except ClientGone:
             return
         except MalformedRequest as error:
@@ -298,9 +308,25 @@ class Dispatcher:
         else:
             parked.ready(parts)
 
-    @coroutine
-    def _watched(self, begun: Coroutine[Any, Any, None], waits_for: Any, header: Header) -> Generator[Any, Any, None]:
+    async def _encoded(self, header: Header, entity: Any, pace: Pace) -> Parts:
+        # The response to an ApiVersions version that is not supported has version 0.
+        version = header.version if APIS[header.api_key].accepts(header.version) else 0
+        body = await pace.finish(partial(codec.writing_response, header.api_key, version, entity))
+        if len(body) > FREED_WHOLE_SIZE_MAX:
+            self._context.scheduler.later(disposing(entity))
+        return response_head(header.api_key, version, header.correlation_id, len(body)), body
+
+    async def _watched(self, begun: Coroutine[Any, Any, None], waits_for: Any, header: Header) -> None:
         """Run the rest of a coroutine that has reached its first wait, and time each of its steps."""
+        # Since Python 3.12 a task accepts no generator. This frame, too, must not keep the future alive.
+        steps = self._timed_steps(begun, waits_for, header)
+        del begun, waits_for
+        await steps
+
+    @coroutine
+    def _timed_steps(
+        self, begun: Coroutine[Any, Any, None], waits_for: Any, header: Header
+    ) -> Generator[Any, Any, None]:
         resume: Callable[[Any], Any]
         while True:
             try:
@@ -332,10 +358,3 @@ class Dispatcher:
         self._fetch_handler.deadlines.stop()
         for task in self._tasks:
             task.cancel()
-
-
-async def _encoded(header: Header, entity: Any, pace: Pace) -> Parts:
-    # The response to an ApiVersions version that is not supported has version 0.
-    version = header.version if APIS[header.api_key].accepts(header.version) else 0
-    body = await pace.finish(partial(codec.writing_response, header.api_key, version, entity))
-    return response_head(header.api_key, version, header.correlation_id, len(body)), body

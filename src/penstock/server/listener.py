@@ -23,6 +23,7 @@ from penstock.server.session import ClientSession
 log = logging.getLogger(__name__)
 
 LOG_AGAIN_AFTER_S = 60.0
+LOGGED_HOSTS_MAX = 1000
 HELD_S_MAX = 1.0
 LOOPBACK = ("127.", "::1", "::ffff:127.")
 TOTAL = "max.connections"
@@ -59,6 +60,9 @@ class Admission:
         self._metrics.connections_refused.add()
         now = self._clock.monotonic()
         if now - self._logged_at.get(host, -LOG_AGAIN_AFTER_S) >= LOG_AGAIN_AFTER_S:
+            if len(self._logged_at) >= LOGGED_HOSTS_MAX:
+                # An IPv6 client has more addresses than this node has memory.
+                self._logged_at.clear()
             self._logged_at[host] = now
             log.warning("rejecting connections from %s: %s is reached", host, problem)
         return False

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from penstock.handlers.support.reply import Parked, ParkedWrite
+from penstock.handlers.support.reply import Parked, ParkedWrite, Parts
 from penstock.handlers.support.transaction_verification import CloseConnection
 from penstock.ports.network import Connection, FileSlice
 from penstock.quotas.limits import Client
@@ -74,16 +74,23 @@ class ClientSession:
             if reply.parts is None:
                 self._park(reply)
             else:
-                self._waiting.append(reply)
-                self._release(flush=False)
-                last = reply.parts[-1] if reply.parts else b""
-                return not isinstance(last, FileSlice) and len(last) > LARGE_REPLY
+                is_large = _is_large(reply.parts)
+                self._wait_behind(reply, is_large=is_large)
+                return is_large
         elif reply:
             if self._waiting:
-                self._waiting.append(Parked(reply))
+                self._wait_behind(Parked(reply), is_large=_is_large(reply))
             else:
                 connection.send(reply)
         return False
+
+    def _wait_behind(self, reply: Parked, *, is_large: bool) -> None:
+        """Send a ready reply after those that are not; without a bound, the ready ones would fill the memory."""
+        self._waiting.append(reply)
+        self._release(flush=False)
+        if self._waiting and (is_large or len(self._waiting) >= PIPELINED_MAX):
+            self._paused = True
+            self.connection.pause_frames()
 
     def _park(self, parked: Parked) -> None:
         parked.on_ready = self._release
@@ -136,6 +143,11 @@ class ClientSession:
         self._waiting.clear()
         on_lost, self._on_lost = self._on_lost, _already_lost
         on_lost()
+
+
+def _is_large(parts: Parts) -> bool:
+    last = parts[-1] if parts else b""
+    return not isinstance(last, FileSlice) and len(last) > LARGE_REPLY
 
 
 def _already_lost() -> None:

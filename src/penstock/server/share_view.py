@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.handlers.support.context import Context
-    from penstock.shares.flight import Flight, FlightRange
+    from penstock.shares.flight import Flight
+from penstock.shares.flight_ranges import FlightRange
 
 
 def render_share_partitions(context: "Context | None") -> Iterator[str]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from penstock.metadata.image import PartitionImage
     from penstock.metrics.metrics import Metrics
     from penstock.ports.instruments import Instruments
+    from penstock.replication.partition import Partition
     from penstock.server.listener import Admission
 
 PARTITIONS_PER_STEP = 500
@@ -58,26 +59,28 @@ def _add(metrics: "Metrics", declaration: Declaration, value: Callable[[], float
 
 
 def _add_topics(metrics: "Metrics", context: "Context") -> None:
-    def of_topics(value: str) -> Callable[[], Iterable[Sample]]:
-        return lambda: [((topic.name,), getattr(topic, value)) for topic in list(context.replicas.by_name.values())]
+    def of_topics(value: str) -> Callable[[], Iterable[Sample | None]]:
+        def source() -> Iterator[Sample | None]:
+            for topic in list(context.replicas.by_name.values()):
+                yield (topic.name,), getattr(topic, value)
+                yield None
+
+        return source
 
     metrics.register(declared.MESSAGES_IN, of_topics("messages_in"))
     metrics.register(declared.BYTES_IN, of_topics("bytes_in"))
     metrics.register(declared.BYTES_OUT, of_topics("bytes_out"))
 
-    def busiest(value: str) -> Callable[[], Iterable[Sample]]:
-        def source() -> Iterable[Sample]:
-            led = (
-                partition
-                for topic in list(context.replicas.by_name.values())
-                for partition in list(topic.partitions.values())
-                if partition.bytes_in and partition.is_leader
-            )
+    def busiest(value: str) -> Callable[[], Iterable[Sample | None]]:
+        def source() -> Iterator[Sample | None]:
+            led: list[Partition] = []
+            for topic in list(context.replicas.by_name.values()):
+                partitions = list(topic.partitions.values())
+                led += [partition for partition in partitions if partition.bytes_in and partition.is_leader]
+                yield None
             count = context.settings.integer("metrics.partitions.max")
-            return [
-                ((partition.topic, str(partition.index)), getattr(partition, value))
-                for partition in nlargest(count, led, key=lambda partition: partition.bytes_in)
-            ]
+            for partition in nlargest(count, led, key=lambda partition: partition.bytes_in):
+                yield (partition.topic, str(partition.index)), getattr(partition, value)
 
         return source
 
@@ -262,6 +265,7 @@ def _add_process(metrics: "Metrics", context: "Context", instruments: "Instrumen
         _add(metrics, declared.MEMORY_USED, lambda: usage().buffered)
         _add(metrics, declared.MEMORY_LEFT, lambda: max(0, usage().budget - usage().buffered))
         _add(metrics, declared.UNSENT, lambda: usage().unsent)
+        _add(metrics, declared.DISK_WAITS, lambda: usage().disk_waits)
         _add(metrics, declared.FAILED_CERTIFICATE_LOADS, lambda: usage().failed_certificate_loads)
         metrics.register(declared.CLOSED, lambda: [((reason,), count) for reason, count in usage().closed.items()])
     process_usage = instruments.process_usage

@@ -34,11 +34,13 @@ class LoopWatchdog:
         self._stopwatch = stopwatch
         self._logged_at: dict[str, float] = {}
 
-    def turn_held(self, held_ns: int) -> None:
+    def turn_held(self, held_ns: int, cpu_ns: int) -> None:
         metrics = self._metrics
         metrics.loop_held.observe(held_ns)
         if held_ns > metrics.loop_held_max_ns:
             metrics.loop_held_max_ns = held_ns
+        if cpu_ns > metrics.loop_held_cpu_max_ns:
+            metrics.loop_held_cpu_max_ns = cpu_ns
 
     def request_held(self, session: "Session", frame: memoryview, held_ns: int) -> None:
         try:

@@ -7,8 +7,8 @@ record does not exhaust the attempts of its neighbours. Pure.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import ceil
+from typing import NamedTuple
 
 from penstock.shares.flight import Flight
 from penstock.shares.states import AcquiredRange, LogBatch, RecordState
@@ -16,8 +16,7 @@ from penstock.shares.states import AcquiredRange, LogBatch, RecordState
 _AVAILABLE = RecordState.AVAILABLE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AcquireLimits:
+class AcquireLimits(NamedTuple):
     records_max: int
     batch_size: int = 0
     """The preferred number of records in each returned range; 0 for no preference."""
@@ -120,3 +119,15 @@ class Acquisition:
                 self.acquired[-1] = last._replace(last=added.last)
                 return
         self.acquired.append(added)
+
+
+def acquire_new(
+    flight: Flight, member: str, limits: AcquireLimits, now: float, batch: LogBatch
+) -> AcquiredRange | None:
+    """Acquire records from the end offset on if one batch has as many as the fetch may have: most fetches do that."""
+    first, count = flight.end, limits.records_max
+    if not batch.first <= first <= batch.last - count + 1 or count <= 0:
+        return None
+    last = first + count - 1 if limits.is_strict else batch.last
+    flight.lock_new(last, member, now, span=batch.last - first + 1)
+    return AcquiredRange(first, last, 1)

@@ -1,14 +1,45 @@
 """Settings of share groups from the broker's configuration and the group's own. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from penstock.config.group_values import bounded_value, group_value
 from penstock.config.settings import BrokerSettings
 from penstock.controller.features import SHARE_VERSION
+from penstock.metadata.image import GROUP, ConfigResource, Image
 from penstock.shares.settings import ShareSettings
 from penstock.shares.shard import ShareShardSettings
 
-__all__ = ["SHARE_VERSION", "shard_settings", "share_settings"]
+__all__ = ["SHARE_VERSION", "kept_settings", "shard_settings", "share_settings"]
+
+_SETTINGS_KEPT: Final = 1_000
+"""Clients may name any number of groups, with names of 32 KiB."""
+
+
+def kept_settings(
+    current_settings: Callable[[], BrokerSettings], image: Callable[[], Image]
+) -> Callable[[str], ShareSettings]:
+    """Return a function with the settings of a group, which every ShareFetch needs.
+
+    They are computed again when the configuration or the metadata has changed.
+    """
+    known: dict[str, ShareSettings] = {}
+    known_with: tuple[BrokerSettings, Image] | None = None
+
+    def settings_of(group: str) -> ShareSettings:
+        nonlocal known_with
+        settings, current_image = current_settings(), image()
+        if known_with is None or known_with[0] is not settings or known_with[1] is not current_image:
+            known_with = settings, current_image
+            known.clear()
+        found = known.get(group)
+        if found is None:
+            if len(known) >= _SETTINGS_KEPT:
+                known.clear()
+            found = known[group] = share_settings(settings, current_image.config(ConfigResource(GROUP, group)))
+        return found
+
+    return settings_of
 
 
 def share_settings(broker: BrokerSettings, own: Mapping[str, str]) -> ShareSettings:

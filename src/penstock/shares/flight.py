@@ -9,12 +9,13 @@ states. Refuses: InvalidRecordState, InvalidRequest.
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from math import inf
+from operator import attrgetter
 from typing import Final
 
 from penstock.model.errors import InvalidRequest
 from penstock.shares.errors import InvalidRecordState
+from penstock.shares.flight_ranges import FlightRange, StateWrite, runs, sorted_ranges, sorted_spans
 from penstock.shares.settings import ShareSettings
 from penstock.shares.states import (
     FINAL_STATES,
@@ -28,65 +29,10 @@ from penstock.shares.states import (
 SPAN_FACTOR: Final = 50
 """With `counts_unfinished`, the offsets between start and end may be this many times the limit of locks."""
 
+_first = attrgetter("first")
 _AVAILABLE, _ACQUIRED = RecordState.AVAILABLE, RecordState.ACQUIRED
+_ACCEPTED: Final = (AcknowledgeType.ACCEPT,)
 _ACKNOWLEDGED, _ARCHIVING, _ARCHIVED = RecordState.ACKNOWLEDGED, RecordState.ARCHIVING, RecordState.ARCHIVED
-
-
-class FlightRange:
-    """Neighbouring offsets that share everything."""
-
-    __slots__ = ("available_at", "count", "deadline", "first", "last", "member", "pending", "span", "state", "target")
-
-    def __init__(self, first: int, last: int, state: RecordState, count: int, *, span: int = 0) -> None:
-        self.first = first
-        self.last = last
-        self.state = state
-        self.count = count
-        self.member: str | None = None
-        self.deadline = inf
-        """When the lock expires."""
-        self.available_at = -inf
-        """When a released record may be delivered again."""
-        self.pending: StateWrite | None = None
-        """The write that must succeed before the range takes its target state."""
-        self.target = state
-        self.span = span or last - first + 1
-        """How many records were first delivered together; deliveries that isolate a poison record halve it."""
-
-    @property
-    def size(self) -> int:
-        return self.last - self.first + 1
-
-    def part(self, first: int, last: int) -> "FlightRange":
-        copy = FlightRange.__new__(FlightRange)
-        for name in FlightRange.__slots__:
-            setattr(copy, name, getattr(self, name))
-        copy.first, copy.last = first, last
-        return copy
-
-    def is_like(self, other: "FlightRange") -> bool:
-        """Return whether both can be one range."""
-        return (
-            self.state is other.state
-            and self.count == other.count
-            and self.pending is None
-            and other.pending is None
-            and self.member == other.member
-            and self.deadline == other.deadline
-            and (self.state is not _AVAILABLE or (self.available_at == other.available_at and self.span == other.span))
-        )
-
-
-@dataclass(slots=True, eq=False)
-class StateWrite:
-    """State to write to the share coordinator."""
-
-    start_offset: int
-    complete_count: int
-    """The number of finished records at and after the start offset (KIP-1226)."""
-    ranges: list[StateRange]
-    spans: list[tuple[int, int]] = field(default_factory=list)
-    """The offsets that are pending until the write succeeds."""
 
 
 class Flight:
@@ -148,9 +94,9 @@ class Flight:
 
     def next_fetch_offset(self, now: float) -> int | None:
         """Return the offset of the first record that can be acquired, or None at the limit of locks."""
-        position = self.index_of(self.available_from)
         is_exact = True
-        for index in range(position, len(self.ranges)):
+        start = self.index_of(self.available_from) if self.available_from < self.end else len(self.ranges)
+        for index in range(start, len(self.ranges)):
             each = self.ranges[index]
             if each.state is _AVAILABLE and each.pending is None:
                 if each.available_at <= now:
@@ -193,9 +139,23 @@ class Flight:
 
         Raises without changing anything if one of the offsets cannot be acknowledged.
         """
-        self._check(member, batches)
         write = StateWrite(self.start, 0, [])
-        for first, last, kind in _runs(batches):
+        return self.complete(write) if self.add_acknowledgement(write, member, batches, now) else None
+
+    def add_acknowledgement(
+        self, write: StateWrite, member: str, batches: Sequence[AcknowledgementBatch], now: float
+    ) -> bool:
+        """Acknowledge records with a write that may have others too; return whether it has to be written.
+
+        Raises like `acknowledge`. The caller calls `complete` before it writes.
+        """
+        whole = self._whole_range(member, batches)
+        if whole is not None:
+            self._begin(whole, _ACKNOWLEDGED, write)
+            return True
+        self._check(member, batches)
+        count = len(write.spans)
+        for first, last, kind in runs(batches):
             if last < self.start:
                 continue
             for each in self._cut(max(first, self.start), last):
@@ -206,7 +166,16 @@ class Flight:
                     if kind == AcknowledgeType.RELEASE and each.target is _AVAILABLE:
                         delay = self.settings.retry_delay(each.count)
                         each.available_at = now + delay if delay else -inf
-        return self._complete(write) if write.spans else None
+        return len(write.spans) > count
+
+    def _whole_range(self, member: str, batches: Sequence[AcknowledgementBatch]) -> FlightRange | None:
+        """Return the range that a member accepts if it accepts exactly one, which is what most requests do."""
+        if len(batches) != 1 or batches[0].types != _ACCEPTED or not self.ranges:
+            return None
+        first, last, _ = batches[0]
+        each = self.ranges[self.index_of(first)]
+        is_held = each.state is _ACQUIRED and each.pending is None and each.member == member
+        return each if is_held and each.first == first and each.last == last else None
 
     def _check(self, member: str, batches: Sequence[AcknowledgementBatch]) -> None:
         previous = -1
@@ -214,7 +183,9 @@ class Flight:
             if batch.last >= self.start and batch.first <= previous:
                 raise InvalidRecordState
             previous = batch.last
-            if batch.last >= self.end and batch.last >= self.start:
+            if batch.last >= self.end:
+                if not self.ranges:
+                    raise InvalidRecordState
                 raise InvalidRequest("Batch record not found. The last offset in request is past acquired records.")
             if AcknowledgeType.RENEW in batch.types and not self.settings.is_renew_enabled:
                 raise InvalidRecordState("Renewing of acquisition locks is disabled for the group.")
@@ -243,17 +214,21 @@ class Flight:
             if each.state is _ARCHIVING and each.pending is None:
                 for part in self._cut(max(each.first, first), min(each.last, last)):
                     self._begin(part, _ARCHIVED, write)
-        return self._complete(write) if write.spans else None
+        return self.complete(write) if write.spans else None
 
     def _begin(self, each: FlightRange, target: RecordState, write: StateWrite) -> None:
+        self._pending_count += not write.spans
         each.pending, each.target = write, target
         write.spans.append((each.first, each.last))
-        _add(write.ranges, StateRange(each.first, each.last, target, each.count))
+        write.ranges.append(StateRange(each.first, each.last, target, each.count))
 
-    def _complete(self, write: StateWrite) -> StateWrite:
+    def complete(self, write: StateWrite) -> StateWrite:
         """Add what was not written before, and the start offset as it will be after the write."""
-        self._pending_count += 1
+        write.ranges, write.spans = sorted_ranges(write.ranges), sorted_spans(write.spans)
         start, passed = self.start, 0
+        if write.start_offset < start:
+            # The records below are gone since the acknowledgement, and no longer count as finished.
+            write.ranges = [each._replace(first=max(each.first, start)) for each in write.ranges if each.last >= start]
         finished = sum(span.last - span.first + 1 for span in write.ranges if span.state in FINAL_STATES)
         for each in self.ranges:
             state = each.target if each.pending is write else each.state
@@ -266,9 +241,10 @@ class Flight:
         return write
 
     def _take_unwritten(self, write: StateWrite, start: int) -> None:
-        kept = [each for each in self._unwritten if each.last >= start]
+        kept = sorted_ranges([each for each in self._unwritten if each.last >= start])
         self._unwritten = []
         write.ranges[:0] = kept
+        write.kept_count = len(kept)
 
     def commit(self, write: StateWrite) -> bool:
         """Apply a write that succeeded; return whether records may have become available."""
@@ -292,10 +268,7 @@ class Flight:
                 if each.pending is write:
                     each.pending, each.target = None, each.state
                     each.available_at = -inf
-        pending = write.spans
-        self._unwritten += [
-            each for each in write.ranges if not any(first <= each.first <= last for first, last in pending)
-        ]
+        self._unwritten += write.ranges[: write.kept_count]
         # Another write may be on its way with a later start offset, which is harmless: it is written again.
         self.written_start = min(self.written_start, self.start - 1)
 
@@ -324,7 +297,7 @@ class Flight:
         """Release ranges immediately: unlike an acknowledgement this is kept even if the write fails."""
         for each in released:
             self._enter(each, self._after_release(each))
-            _add(self._unwritten, StateRange(each.first, each.last, each.state, each.count))
+            self._unwritten.append(StateRange(each.first, each.last, each.state, each.count))
         if not released:
             return None
         self._join([(each.first, each.last) for each in released])
@@ -381,17 +354,17 @@ class Flight:
         """Acquire the offsets from the end offset up to `last`."""
         added = FlightRange(self.end, last, _ACQUIRED, 1, span=span)
         self.ranges.append(added)
+        if self.available_from == self.end:
+            self.available_from = last + 1
         self.end = last + 1
-        self._hold(added, member, now)
+        added.member = member
+        added.deadline = now + self.settings.lock_duration_ms
 
     def lock(self, first: int, last: int, member: str, now: float) -> None:
         """Acquire a part of one available range."""
         (each,) = self._cut(first, last)
         assert each.state is _AVAILABLE and each.pending is None, "only available records can be acquired"
         each.count += 1
-        self._hold(each, member, now)
-
-    def _hold(self, each: FlightRange, member: str, now: float) -> None:
         each.state = each.target = _ACQUIRED
         each.member = member
         each.deadline = now + self.settings.lock_duration_ms
@@ -471,30 +444,3 @@ class Flight:
         assert not self.ranges or self.ranges[0].state not in FINAL_STATES, "the start offset is not finished"
         first = next((r.first for r in self.ranges if r.state is _AVAILABLE and r.pending is None), self.end)
         assert self.available_from <= first, "available records are found"
-
-
-def _first(each: FlightRange) -> int:
-    return each.first
-
-
-def _add(ranges: list[StateRange], added: StateRange) -> None:
-    """Append a range, or extend the last one."""
-    if ranges:
-        last = ranges[-1]
-        if last.last + 1 == added.first and last[2:] == added[2:]:
-            ranges[-1] = last._replace(last=added.last)
-            return
-    ranges.append(added)
-
-
-def _runs(batches: Sequence[AcknowledgementBatch]) -> Iterator[tuple[int, int, int]]:
-    """Yield first offset, last offset and type of offsets with the same type."""
-    for first, last, types in batches:
-        if len(types) == 1:
-            yield first, last, types[0]
-            continue
-        begin = 0
-        for index in range(1, len(types) + 1):
-            if index == len(types) or types[index] != types[begin]:
-                yield first + begin, first + index - 1, types[begin]
-                begin = index

@@ -2,11 +2,16 @@
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
+from functools import lru_cache
+from typing import Final
 from uuid import UUID
 
 from penstock.shares.states import SharePartitionKey
 
+KEYS_KEPT: Final = 1 << 12
 
+
+@lru_cache(KEYS_KEPT)
 def coordinator_key(key: SharePartitionKey) -> str:
     topic_id = urlsafe_b64encode(key.topic_id.bytes).rstrip(b"=").decode()
     return f"{key.group}:{topic_id}:{key.partition}"

@@ -12,9 +12,11 @@ from uuid import UUID
 from penstock.metadata.delta import Delta
 from penstock.metadata.image import BROKER, GROUP, Image
 from penstock.model.errors import NotLeaderOrFollower
+from penstock.model.ids import TopicIdPartition
 from penstock.ports.clock import Clock
 from penstock.replication.partition import Partition
 from penstock.replication.replicas import Replicas
+from penstock.replication.waiting import Deadlines
 from penstock.scheduling.scheduler import Pace
 from penstock.shares.counters import ShareCounters
 from penstock.shares.led_partition import LedSharePartition
@@ -46,7 +48,9 @@ class ShareLeader:
         self._letters = letters
         self.counters = ShareCounters()
         self.sessions = ShareSessions(count_max=session_count_max())
-        self._led: dict[SharePartitionKey, LedSharePartition] = {}
+        self._led: dict[tuple[str, TopicIdPartition], LedSharePartition] = {}
+        self.deadlines = Deadlines(clock)
+        """The deadlines of fetches that wait for records."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __iter__(self) -> Iterator[LedSharePartition]:
@@ -57,19 +61,20 @@ class ShareLeader:
 
     # -- partitions ------------------------------------------------------------------------
 
-    def open(self, key: SharePartitionKey) -> LedSharePartition:
+    def open(self, group: str, partition: TopicIdPartition) -> LedSharePartition:
         """Return a share partition, which loads its state if it is new; raise unless this node is the leader."""
-        partition = self._partition(key.topic_id, key.partition)
-        if partition is None or not partition.is_leader:
-            raise NotLeaderOrFollower
-        led = self._led.get(key)
+        led = self.find(group, partition)
         if led is not None:
-            if led.is_current(partition):
-                return led
-            self._drop(led)
-        led = self._led[key] = LedSharePartition(
-            key,
-            partition,
+            return led
+        hosted = self._partition(partition)
+        if hosted is None or not hosted.is_leader:
+            raise NotLeaderOrFollower
+        outdated = self._led.get((group, partition))
+        if outdated is not None:
+            self._drop(outdated)
+        led = self._led[group, partition] = LedSharePartition(
+            SharePartitionKey(group, UUID(bytes=partition.topic_id), partition.partition),
+            hosted,
             clock=self._clock,
             pace=self._pace,
             state=self._state,
@@ -80,21 +85,19 @@ class ShareLeader:
         led.on_closed = self._drop
         return led
 
-    def find(self, key: SharePartitionKey) -> LedSharePartition | None:
+    def find(self, group: str, partition: TopicIdPartition) -> LedSharePartition | None:
         """Return a share partition that is loaded or loading."""
-        led = self._led.get(key)
-        partition = self._partition(key.topic_id, key.partition)
-        if led is None or partition is None or not led.is_current(partition):
-            return None
-        return led
+        led = self._led.get((group, partition))
+        return led if led is not None and led.is_current(self._partition(partition)) else None
 
-    def _partition(self, topic_id: UUID, index: int) -> Partition | None:
-        topic = self._replicas.by_id.get(topic_id.bytes)
-        return None if topic is None else topic.partitions.get(index)
+    def _partition(self, partition: TopicIdPartition) -> Partition | None:
+        topic = self._replicas.by_id.get(partition.topic_id)
+        return None if topic is None else topic.partitions.get(partition.partition)
 
     def _drop(self, led: LedSharePartition) -> None:
-        if self._led.get(led.key) is led:
-            del self._led[led.key]
+        where = led.key.group, led.topic_id_partition
+        if self._led.get(where) is led:
+            del self._led[where]
         led.close()
 
     # -- sessions --------------------------------------------------------------------------
@@ -126,7 +129,7 @@ class ShareLeader:
                 # The next session reads the state again: it may be altered while the group is not in use.
                 self._run(self._forget(led, write))
 
-    async def _forget(self, led: LedSharePartition, write: "asyncio.Future[None] | None") -> None:
+    async def _forget(self, led: LedSharePartition, write: "asyncio.Future[bool] | None") -> None:
         if write is not None:
             await write
         await led.letters_written()
@@ -148,12 +151,11 @@ class ShareLeader:
                 led.settings_changed()
         changed = delta.partitions_changed.keys() | {topic.id for topic in delta.topics_deleted}
         for led in self:
-            if led.key.topic_id in changed:
-                partition = self._partition(led.key.topic_id, led.key.partition)
-                if partition is None or not led.is_current(partition):
-                    self._drop(led)
+            if led.key.topic_id in changed and not led.is_current(self._partition(led.topic_id_partition)):
+                self._drop(led)
 
     def close(self) -> None:
+        self.deadlines.stop()
         for task in self._tasks:
             task.cancel()
         for led in self:

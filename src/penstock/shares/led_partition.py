@@ -11,46 +11,47 @@ import re
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from math import inf
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, TypeVar
 
 from penstock.coordinator.errors import CoordinatorNotAvailable
 from penstock.model.errors import (
     FencedLeaderEpoch,
+    InvalidRequest,
     NotLeaderOrFollower,
     OffsetNotAvailable,
-    OffsetOutOfRange,
     Refusal,
     UnknownTopicOrPartition,
 )
+from penstock.model.ids import TopicIdPartition
 from penstock.ports.clock import Clock, Timer
-from penstock.ports.network import FileSlice
 from penstock.replication.partition import Partition
 from penstock.scheduling.scheduler import Pace
-from penstock.shares.acquiring import AcquireLimits, Acquisition
+from penstock.shares.acquiring import AcquireLimits
 from penstock.shares.commands import ReadState, StateReply, WriteState
 from penstock.shares.counters import ShareCounters
 from penstock.shares.errors import FencedStateEpoch
-from penstock.shares.flight import Flight, StateWrite
+from penstock.shares.flight import Flight
+from penstock.shares.flight_ranges import StateWrite
 from penstock.shares.letters import LETTERS_PER_BATCH, LetterWriter, letters_of
-from penstock.shares.log_batches import log_batches
+from penstock.shares.reading import AcquiredRecords, RecordReader
 from penstock.shares.settings import ShareSettings
 from penstock.shares.state_client import RETRIED, ShareStateClient
-from penstock.shares.states import UNINITIALIZED, AcknowledgementBatch, AcquiredRange, SharePartitionKey
+from penstock.shares.states import UNINITIALIZED, AcknowledgementBatch, SharePartitionKey
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
-READ_ROUNDS_MAX: Final = 20
-"""How many reads a fetch may need to find a record: aborted transactions and compacted offsets are passed."""
+MARK_RETRY_S: Final = 0.05
 LETTER_RETRY_S: Final = 1.0
 LETTER_RETRY_S_MAX: Final = 30.0
 _FENCED: Final = frozenset({FencedLeaderEpoch.code, FencedStateEpoch.code})
+_ENDED: Final = _FENCED | {InvalidRequest.code}
+"""Errors of writes that end the leader's state for the group; INVALID_REQUEST: the coordinator has no state."""
 _DURATION: Final = re.compile(r"by_duration:P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
 
 
-class AcquiredRecords(NamedTuple):
-    records: FileSlice
-    ranges: Sequence[AcquiredRange]
-    record_count: int
+Done = Callable[[Refusal | None], None]
+"""Called after an acknowledgement is written, or with the error that prevented it."""
 
 
 class LedSharePartition:
@@ -67,12 +68,14 @@ class LedSharePartition:
         counters: ShareCounters | None = None,
     ) -> None:
         self.key = key
+        self.topic_id_partition = TopicIdPartition(key.topic_id.bytes, key.partition)
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
         self.flight: Flight | None = None
         """None while the state is being read."""
         self.waiters: dict[Callable[[], None], None] = {}
-        """Called when records may have become available, or the state was read or is gone."""
+        """Called while there may be records, the first one first; all of them after other changes."""
+        self._wakes_soon = self._wakes_everyone = False
         self.on_closed: Callable[[LedSharePartition], None] = lambda led: None
         self._clock = clock
         self._pace = pace
@@ -82,18 +85,24 @@ class LedSharePartition:
         self._counters = counters or ShareCounters()
         self._letter_task: asyncio.Future[None] | None = None
         self._state_epoch = 0
-        self._error: Refusal | None = None
-        self._is_closed = False
+        self.error: Refusal | None = None
+        """Why the state could not be loaded: the answer to the fetches that waited for it."""
+        self._is_closed = self._is_stopped = False
         self._timer: Timer | None = None
         self._timer_at = inf
-        self._writes: set[asyncio.Future[None]] = set()
+        self._writes: set[asyncio.Future[Any]] = set()
+        self._next_write: StateWrite | None = None
+        """Has the acknowledgements of this iteration of the event loop."""
+        self._next_done: list[Done] = []
+        self._reader = RecordReader(partition)
         self._load_task = asyncio.ensure_future(self._load())
+        partition.waiters.add_watcher(self)
 
-    def is_current(self, partition: Partition) -> bool:
+    def is_current(self, partition: Partition | None) -> bool:
         return (
             partition is self.partition
-            and partition.is_leader
-            and partition.leader_epoch == self.leader_epoch
+            and self.partition.leadership is not None
+            and self.partition.leader_epoch == self.leader_epoch
             and not self._is_closed
         )
 
@@ -104,6 +113,7 @@ class LedSharePartition:
     def close(self) -> None:
         """Stop: another node leads, the topic is gone, or nobody uses the group here any more."""
         self._is_closed = True
+        self.partition.waiters.remove_watcher(self)
         self._load_task.cancel()
         if self._timer is not None:
             self._timer.cancel()
@@ -114,7 +124,10 @@ class LedSharePartition:
 
     def stop(self) -> None:
         """Stop without finishing what is being written, because the node stops."""
+        self._is_stopped = True
+        self.waiters.clear()
         self.close()
+        self._next_write, self._next_done = None, []
         for write in self._writes:
             write.cancel()
 
@@ -122,14 +135,13 @@ class LedSharePartition:
 
     async def _load(self) -> None:
         try:
-            reply = await self._state.ask(ReadState(self.key, self.leader_epoch))
+            reply = await self._read_state()
             if reply.error:
                 raise client_error(reply)
-            settings = self._settings_of(self.key.group)
             start = reply.start_offset
             if start == UNINITIALIZED:
-                start = await self._initial_offset(settings)
-            flight = Flight.load(start, reply.ranges, settings=settings)
+                start = await self._initial_offset()
+            flight = Flight.load(start, reply.ranges, settings=self._settings_of(self.key.group))
             if reply.start_offset == UNINITIALIZED:
                 flight.written_start = UNINITIALIZED
             self._state_epoch = reply.state_epoch
@@ -144,16 +156,25 @@ class LedSharePartition:
             self._fail(Refusal("the share partition cannot be loaded"))
         self._wake()
 
+    async def _read_state(self) -> StateReply:
+        """Return the written state, or the error that prevents that; wait for a coordinator."""
+        while True:
+            reply = await self._state.ask(ReadState(self.key, self.leader_epoch))
+            if reply.error not in RETRIED:
+                return reply
+            # Fetches wait meanwhile: Java's share consumer throws if one is answered with COORDINATOR_NOT_AVAILABLE.
+            log.info("cannot read the state of share partition %s yet: error code %d", self.key, reply.error)
+
     def _fail(self, error: Refusal) -> None:
         """Answer the fetches that wait with an error; the next one starts over."""
-        self._error = error
+        self.error = error
         self.on_closed(self)
 
-    async def _initial_offset(self, settings: ShareSettings) -> int:
-        partition, reset = self.partition, settings.auto_offset_reset
+    async def _initial_offset(self) -> int:
+        partition, reset = self.partition, self._settings_of(self.key.group).auto_offset_reset
         if reset == "earliest":
             return partition.log.start_offset
-        end = partition.end_for_consumers(committed_only=False)
+        end = await self._known_end()
         found = _DURATION.fullmatch(reset)
         if found is None:
             return end
@@ -163,10 +184,18 @@ class LedSharePartition:
         at = await self._pace.finish(partial(partition.log.lookup_time, timestamp))
         return end if at is None or at[1] < 0 else min(int(at[1]), end)
 
+    async def _known_end(self) -> int:
+        """Return the end offset for consumers, once a new leader knows the high watermark."""
+        while True:
+            try:
+                return self.partition.end_for_consumers(committed_only=False)
+            except OffsetNotAvailable:
+                await self._state.pause(MARK_RETRY_S)
+
     def check(self) -> bool:
         """Return whether the state is loaded; raise if that failed."""
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
         if self._is_closed:
             raise NotLeaderOrFollower
         return self.flight is not None
@@ -177,81 +206,83 @@ class LedSharePartition:
         """Acquire records for a member and return where they are; None if there are none."""
         flight = self.flight
         assert flight is not None, "the state is loaded"
-        if not self.partition.mark_is_known:
-            raise OffsetNotAvailable
         now = self._now()
-        flight.trim(self.partition.log.start_offset)
-        acquisition = Acquisition(flight, member, limits, now)
-        records = None
-        for _ in range(READ_ROUNDS_MAX):
-            offset = flight.next_fetch_offset(now)
-            if offset is None:
-                break
-            before = flight.start, flight.end, flight.finished
-            records = self._read(flight, acquisition, offset, max_bytes)
-            if records is not None or (flight.start, flight.end, flight.finished) == before:
-                break
-        if not acquisition.count:
+        acquired = self._reader.acquire(flight, member, limits, max_bytes, now)
+        if acquired is None:
             self._write_later(flight.unwritten())
-            return None
-        assert records is not None
-        self._arm(now + flight.settings.lock_duration_ms)
-        return AcquiredRecords(records, acquisition.acquired, acquisition.count)
-
-    def _read(self, flight: Flight, acquisition: Acquisition, offset: int, max_bytes: int) -> FileSlice | None:
-        """Read from an offset and acquire; return the batches that contain what was acquired."""
-        partition, committed_only = self.partition, flight.settings.is_read_committed
-        try:
-            found = partition.read(offset, max_bytes=max_bytes, committed_only=committed_only, at_least_one=True)
-        except OffsetOutOfRange:
-            return None
-        if found is None:
-            end = partition.last_stable_offset if committed_only else partition.high_watermark
-            if offset < min(end, flight.end):
-                flight.archive_available(offset, min(end, flight.end) - 1)
-            return None
-        aborted = partition.log.aborted_in(offset, found) if committed_only else ()
-        first = last = -1
-        for batch, position, size in log_batches(found, aborted):
-            before = acquisition.count
-            acquisition.take(offset, (batch,))
-            offset = max(offset, batch.last + 1)
-            if acquisition.count > before:
-                first = position if first < 0 else first
-                last = position + size
-            elif first >= 0:
-                break
-            if acquisition.is_done:
-                break
-        return None if first < 0 else FileSlice(found.file, first, last - first, found.owner)
+        else:
+            self._arm(now + flight.settings.lock_duration_ms)
+        return acquired
 
     # -- acknowledging ---------------------------------------------------------------------
 
-    def acknowledge(self, member: str, batches: Sequence[AcknowledgementBatch]) -> Coroutine[Any, Any, None] | None:
-        """Acknowledge records; return the write of the outcome, which must be awaited, or None if there is none.
+    def acknowledge(self, member: str, batches: Sequence[AcknowledgementBatch], done: Done) -> bool:
+        """Acknowledge records; return whether the outcome is written, and `done` called after it.
 
-        Raises a Refusal, and so does the write.
+        All acknowledgements of one iteration of the event loop are written together. Raises a Refusal.
         """
         flight = self.flight
         if not self.check() or flight is None:
             raise UnknownTopicOrPartition
-        write = flight.acknowledge(member, batches, self._now())
+        write = self._next_write or StateWrite(flight.start, 0, [])
+        is_written = flight.add_acknowledgement(write, member, batches, self._now())
         self._counters.count_acknowledged(batches)
-        return None if write is None else self._acknowledged(flight, write)
+        if is_written:
+            if self._next_write is None:
+                self._next_write = write
+                asyncio.get_running_loop().call_soon(self._write_next)
+            self._next_done.append(done)
+        return is_written
 
-    async def _acknowledged(self, flight: Flight, write: StateWrite) -> None:
-        reply = await self._state.ask(self._command(write))
-        if reply.error:
-            self._failed(flight, write, reply)
-            raise client_error(reply)
-        self._committed(flight, write)
+    def _write_next(self) -> None:
+        """Write the acknowledgements of this iteration of the event loop."""
+        write, done = self._next_write, self._next_done
+        self._next_write, self._next_done = None, []
+        flight = self.flight
+        if write is None or flight is None:
+            return
+        write = flight.complete(write)
+        if not self._state.write(self._command(write), partial(self._acknowledged, flight, write, done)):
+            self._track(self._write_acknowledged(flight, write, done))
 
-    def release(self, member: str) -> "asyncio.Future[None] | None":
+    async def _write_acknowledged(self, flight: Flight, write: StateWrite, done: list[Done]) -> None:
+        """Write acknowledgements, and repeat that for a while if there is no coordinator."""
+        try:
+            reply = await self._state.ask(self._command(write))
+        except Exception:
+            log.exception("writing the acknowledgements of share partition %s failed", self.key)
+            reply = StateReply(error=Refusal.code, message="the acknowledgement could not be written")
+        self._finish(flight, write, done, reply)
+
+    def _acknowledged(self, flight: Flight, write: StateWrite, done: list[Done], reply: StateReply) -> None:
+        """Handle the coordinator's reply to the first attempt."""
+        if self._is_stopped:
+            return
+        if reply.error in RETRIED:
+            self._track(self._write_acknowledged(flight, write, done))
+        else:
+            self._finish(flight, write, done, reply)
+
+    def _finish(self, flight: Flight, write: StateWrite, done: list[Done], reply: StateReply) -> None:
+        error: Refusal | None = None
+        try:
+            if reply.error:
+                error = client_error(reply)
+                self._failed(flight, write, reply)
+            else:
+                self._committed(flight, write)
+        except Exception:
+            log.exception("finishing the acknowledgements of share partition %s failed", self.key)
+            error = Refusal("the acknowledgement could not be written")
+        for each in done:
+            each(error)
+
+    def release(self, member: str) -> "asyncio.Future[bool] | None":
         """Release everything that a member holds; return the write of it, if there is one."""
         if self.flight is None:
             return None
         write = self.flight.release(member)
-        self._wake()
+        self._wake(everyone=True)
         return self._write_later(write)
 
     def _command(self, write: StateWrite) -> WriteState:
@@ -264,22 +295,28 @@ class LedSharePartition:
             write.complete_count,
         )
 
-    def _write_later(self, write: StateWrite | None) -> "asyncio.Future[None] | None":
+    def _write_later(self, write: StateWrite | None) -> "asyncio.Future[bool] | None":
         """Write a change that has taken effect already."""
         if write is None or self.flight is None:
             return None
-        task: asyncio.Future[None] = asyncio.ensure_future(self._write(self.flight, write))
+        return self._track(self._write(self.flight, write))
+
+    def _track(self, writing: "Coroutine[Any, Any, T]") -> "asyncio.Future[T]":
+        """Run a write in a task that ends when the node stops."""
+        task: asyncio.Future[T] = asyncio.ensure_future(writing)
         self._writes.add(task)
         task.add_done_callback(self._writes.discard)
         return task
 
-    async def _write(self, flight: Flight, write: StateWrite) -> None:
+    async def _write(self, flight: Flight, write: StateWrite) -> bool:
+        """Write a change and return whether that succeeded."""
         reply = await self._state.ask(self._command(write))
         if reply.error:
             log.info("cannot write the state of share partition %s: error code %d", self.key, reply.error)
             self._failed(flight, write, reply)
         else:
             self._committed(flight, write)
+        return not reply.error
 
     def _committed(self, flight: Flight, write: StateWrite) -> None:
         has_more = flight.commit(write)
@@ -293,8 +330,8 @@ class LedSharePartition:
     def _failed(self, flight: Flight, write: StateWrite, reply: StateReply) -> None:
         flight.rollback(write)
         self._arm(flight.next_event())
-        if reply.error in _FENCED:
-            # Another node leads the partition, or the group's offsets were altered.
+        if reply.error in _ENDED:
+            # Another node leads the partition, or the group's offsets were altered or deleted.
             self.on_closed(self)
 
     # -- dead letters ----------------------------------------------------------------------
@@ -314,8 +351,13 @@ class LedSharePartition:
 
     def _letters_written(self, task: "asyncio.Future[None]") -> None:
         self._letter_task = None
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if task.cancelled():
+            return
+        if (error := task.exception()) is not None:
             log.error("writing dead-letter records of %s failed", self.key, exc_info=error)
+            return
+        # Other records may have been rejected since the task looked for the last time.
+        self._start_letters()
 
     async def _write_letters(self, flight: Flight, letters: LetterWriter) -> None:
         delay_s = LETTER_RETRY_S
@@ -328,17 +370,30 @@ class LedSharePartition:
                     raise Refusal("the group has no dead-letter topic")
                 records = letters_of(self.key, self.partition, each, offsets, settings, now_ms=self._clock.wall_ms())
                 await letters.write(settings.dead_letter_topic, self.key.partition, records)
-            except Refusal as refusal:
-                log.warning("cannot write dead-letter records of %s, they are kept: %s", self.key, refusal)
+            except Exception as error:
+                is_expected = isinstance(error, Refusal)
+                log.warning(
+                    "cannot write dead-letter records of %s, they are kept: %s",
+                    self.key,
+                    error,
+                    exc_info=None if is_expected else error,
+                )
                 self._counters.letter_failures += 1
                 await self._state.pause(delay_s)
                 delay_s = min(delay_s * 2, LETTER_RETRY_S_MAX)
                 continue
             delay_s = LETTER_RETRY_S
             self._counters.letters += len(offsets)
-            write = flight.archive(offsets.start, offsets.stop - 1)
-            if write is not None:
-                await self._write(flight, write)
+            await self._archive(flight, offsets)
+
+    async def _archive(self, flight: Flight, offsets: range) -> None:
+        """Finish records whose dead-letter records are committed; if that cannot be written, repeat only this write."""
+        delay_s = LETTER_RETRY_S
+        while not self._is_closed and (write := flight.archive(offsets.start, offsets.stop - 1)) is not None:
+            if await self._write(flight, write):
+                return
+            await self._state.pause(delay_s)
+            delay_s = min(delay_s * 2, LETTER_RETRY_S_MAX)
 
     # -- time ------------------------------------------------------------------------------
 
@@ -370,9 +425,37 @@ class LedSharePartition:
         self._arm(max(flight.next_event(), now + 1))
         self._wake()
 
-    def _wake(self) -> None:
-        for wake in list(self.waiters):
-            wake()
+    # -- waiting fetches -------------------------------------------------------------------
+
+    def more_bytes(self, size: int) -> None:
+        self._wake()
+
+    def changed(self) -> None:
+        self._wake(everyone=True)
+
+    def _wake(self, *, everyone: bool = False) -> None:
+        """Call the waiters in the next iteration of the event loop, as many as there are records or everyone."""
+        self._wakes_everyone = self._wakes_everyone or everyone
+        if self.waiters and not self._wakes_soon:
+            self._wakes_soon = True
+            asyncio.get_running_loop().call_soon(self._call_waiters)
+
+    def _call_waiters(self) -> None:
+        everyone = self._wakes_everyone
+        self._wakes_soon = self._wakes_everyone = False
+        for waiter in list(self.waiters):
+            if not everyone and not self._may_have_news():
+                return
+            waiter()
+
+    def _may_have_news(self) -> bool:
+        """Return whether a fetch that waits may get a record or an error."""
+        flight = self.flight
+        if flight is None or self._is_closed or self.error is not None:
+            return True
+        offset, partition = flight.next_fetch_offset(self._now()), self.partition
+        end = partition.last_stable_offset if flight.settings.is_read_committed else partition.high_watermark
+        return offset is not None and offset < end
 
 
 def client_error(reply: StateReply) -> Refusal:

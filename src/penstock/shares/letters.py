@@ -25,7 +25,7 @@ from penstock.ports.clock import Clock
 from penstock.replication.partition import ALL_REPLICAS, Partition
 from penstock.replication.replicas import Replicas
 from penstock.replication.waiting import WaitingProduce
-from penstock.shares.flight import FlightRange
+from penstock.shares.flight_ranges import FlightRange
 from penstock.shares.settings import ShareSettings
 from penstock.shares.states import SharePartitionKey
 from penstock.wire.api import ApiKey

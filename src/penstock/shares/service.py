@@ -59,31 +59,30 @@ class ShareCoordinator:
 
     async def ask(self, key: SharePartitionKey, command: Any) -> StateReply:
         """Return the reply to a command; errors of the coordinator are replies too."""
-        name = coordinator_key(key)
+        if type(command) is WriteState:
+            written: asyncio.Future[StateReply] = asyncio.get_running_loop().create_future()
+            self.write(command, lambda reply: None if written.done() else written.set_result(reply))
+            return await written
         try:
-            if type(command) is WriteState:
-                self.writes += 1
-                reply: StateReply = await self._share(name, command)
-            else:
-                reply = await answer_of(self._shards.submit(name, command), command)
+            reply: StateReply = await answer_of(self._shards.submit(coordinator_key(key), command), command)
         except Refusal as refusal:
-            return StateReply(error=refusal.code, message=refusal.message)
+            return _refused(refusal)
         return reply
 
-    def _share(self, name: str, command: WriteState) -> "asyncio.Future[StateReply]":
-        """Write with others of the same iteration of the event loop."""
-        answered: asyncio.Future[StateReply] = asyncio.get_running_loop().create_future()
+    def write(self, command: WriteState, done: Callable[[StateReply], None]) -> None:
+        """Write with others of the same iteration of the event loop; `done` gets the reply, maybe before this returns.
 
-        def done(reply: Any, error: Exception | None) -> None:
-            if answered.done():
-                return
-            if error is None:
-                answered.set_result(reply)
-            else:
-                answered.set_exception(error)
-
-        self._shards.share(name, command, done)
-        return answered
+        Errors of the coordinator are replies too.
+        """
+        self.writes += 1
+        try:
+            self._shards.share(
+                coordinator_key(command.key),
+                command,
+                lambda reply, error: done(reply if error is None else _refused(error)),
+            )
+        except Refusal as refusal:
+            done(_refused(refusal))
 
     async def loaded(self, key: str) -> None:
         """Wait until the key's shard is loaded, if this node is loading it."""
@@ -152,6 +151,13 @@ class ShareCoordinator:
             # Still loading: the cleanup that follows the load deletes this state too.
             return
         future.add_done_callback(_log_failure)
+
+
+def _refused(error: Exception) -> StateReply:
+    if isinstance(error, Refusal):
+        return StateReply(error=error.code, message=error.message)
+    log.error("a write of share-group state failed", exc_info=error)
+    return StateReply(error=Refusal.code, message="the state could not be written")
 
 
 def _log_failure(future: "asyncio.Future[Any]") -> None:

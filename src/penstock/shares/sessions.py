@@ -6,17 +6,20 @@ sessions that are closed.
 Refuses: ShareSessionNotFound, InvalidShareSessionEpoch, ShareSessionLimitReached, InvalidRequest.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
-from uuid import UUID
 
 from penstock.model.errors import InvalidRequest
+from penstock.model.ids import TopicIdPartition
 from penstock.security.principal import Principal
 from penstock.shares.errors import InvalidShareSessionEpoch, ShareSessionLimitReached, ShareSessionNotFound
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 EPOCH_MAX: Final = 2**31 - 1
+PARTITION_COUNT_MAX: Final = 10_000
+FETCHED_MAX: Final = 500
+"""Partitions that one request fetches: each takes some microseconds. Those of larger sessions take turns."""
 
 
 class SessionKey(NamedTuple):
@@ -24,30 +27,36 @@ class SessionKey(NamedTuple):
     member: str
 
 
-class FetchedPartition(NamedTuple):
-    topic_id: UUID
-    partition: int
-
-
 class ShareSession:
-    __slots__ = ("connection", "epoch", "key", "owner", "partitions")
+    __slots__ = ("added", "connection", "epoch", "key", "owner", "partitions")
 
     def __init__(
-        self, key: SessionKey, connection: object, partitions: Iterable[FetchedPartition], owner: Principal | None
+        self, key: SessionKey, connection: object, partitions: Iterable[TopicIdPartition], owner: Principal | None
     ) -> None:
         self.key = key
         self.connection = connection
         self.owner = owner
         self.epoch = 1
-        self.partitions: dict[FetchedPartition, None] = dict.fromkeys(partitions)
+        self.partitions: dict[TopicIdPartition, None] = dict.fromkeys(partitions)
+        self.added: Iterable[TopicIdPartition] = ()
+        """The partitions that were added last: most requests name the same ones again."""
 
-    def rotated(self) -> list[FetchedPartition]:
-        """Return the partitions in an order that changes with every request, so that each has its turn."""
+    def rotated(self) -> list[TopicIdPartition]:
+        """Return the partitions to fetch in an order that changes with every request, so that each has its turn."""
         partitions = list(self.partitions)
-        if not partitions:
+        count = len(partitions)
+        if count <= 1:
             return partitions
-        first = self.epoch % len(partitions)
+        if count > FETCHED_MAX:
+            first = self.epoch * FETCHED_MAX % count
+            return (partitions + partitions[:FETCHED_MAX])[first : first + FETCHED_MAX]
+        first = self.epoch % count
         return partitions[first:] + partitions[:first]
+
+    def wait_ms(self, max_wait_ms: int) -> int:
+        """Return how long a request waits for records: its part of the time if the partitions take turns."""
+        count = len(self.partitions)
+        return max_wait_ms if count <= FETCHED_MAX else max_wait_ms * FETCHED_MAX // count
 
 
 class ShareSessions:
@@ -81,8 +90,8 @@ class ShareSessions:
         key: SessionKey,
         epoch: int,
         *,
-        added: Iterable[FetchedPartition],
-        forgotten: Iterable[FetchedPartition],
+        added: Sequence[TopicIdPartition],
+        forgotten: Iterable[TopicIdPartition],
         has_acknowledgements: bool,
         connection: object,
         owner: Principal | None = None,
@@ -94,9 +103,13 @@ class ShareSessions:
             return self._open(key, added, connection, owner)
         session = self._continued(key, epoch, connection, owner)
         if epoch != FINAL_EPOCH:
-            session.partitions.update(dict.fromkeys(added))
+            if added is not session.added:
+                _check_count(session.partitions, added)
+                session.partitions.update(dict.fromkeys(added))
+                session.added = added
             for partition in forgotten:
                 session.partitions.pop(partition, None)
+                session.added = ()
         return session
 
     def acknowledge(
@@ -123,7 +136,7 @@ class ShareSessions:
     def _open(
         self,
         key: SessionKey,
-        partitions: Iterable[FetchedPartition],
+        partitions: Iterable[TopicIdPartition],
         connection: object,
         owner: Principal | None,
     ) -> ShareSession:
@@ -159,3 +172,9 @@ class ShareSessions:
             keys.pop(session.key, None)
             if not keys:
                 del self._by_connection[session.connection]
+
+
+def _check_count(present: Collection[TopicIdPartition], added: Collection[TopicIdPartition]) -> None:
+    """Raise InvalidRequest if a session would have too many partitions."""
+    if len(present) + len(added) > PARTITION_COUNT_MAX and len({*present, *added}) > PARTITION_COUNT_MAX:
+        raise InvalidRequest(f"A share session cannot have more than {PARTITION_COUNT_MAX} partitions.")

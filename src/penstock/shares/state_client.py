@@ -63,6 +63,16 @@ class ShareStateClient:
             await self.pause(delay)
             delay = min(delay * 2, RETRY_S_MAX)
 
+    def write(self, command: WriteState, done: Callable[[StateReply], None]) -> bool:
+        """Write once, without a task, if this node is the coordinator; return False if it is not.
+
+        `done` gets the reply, maybe before this returns; one of `RETRIED` is left to the caller.
+        """
+        if self._coordinator(command) != self._node_id:
+            return False
+        self._here.write(command, done)
+        return True
+
     async def pause(self, delay: float) -> None:
         """Wait for some seconds."""
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()

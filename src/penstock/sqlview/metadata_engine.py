@@ -12,7 +12,7 @@ from typing import Final
 from penstock.actions.cluster_client import ClusterClient
 from penstock.sqlview.errors import QueryError
 from penstock.sqlview.memory import memory_limit
-from penstock.sqlview.result import Cursor, Row, Stream
+from penstock.sqlview.result import Cursor, Row, Stream, unique_names
 from penstock.sqlview.tables import BY_NAME, TABLES
 from penstock_client.errors import nearest
 
@@ -51,7 +51,7 @@ def _run(sql: str, open_cluster: Callable[[], ClusterClient]) -> Iterator[Stream
             rows = cursor.fetchmany(count)
             return [tuple(_shown(*pair, flags) for pair in zip(columns, row, strict=True)) for row in rows]
 
-        yield Stream(lambda: Cursor(columns, fetch))
+        yield Stream(lambda: Cursor(unique_names(columns), fetch))
     except sqlite3.Error as error:
         raise QueryError(_explain(str(error))) from None
     finally:

@@ -76,10 +76,17 @@ def topic_calls(tree: Node, evaluate: Evaluate) -> list[TopicCall]:
     for select in _nodes(tree, "SELECT_NODE"):
         calls = list(_calls_in_from(select, "from_table"))
         for call in calls:
+            if _is_changed(call.holder[call.key]):
+                continue
             for condition in _conditions(select.get("where_clause")):
                 call.bounds = _narrow(call.bounds, condition, _spellings(call, alone=len(calls) == 1), evaluate)
         found += calls
     return found
+
+
+def _is_changed(table: Node) -> bool:
+    """Return whether the names of the columns mean something else, or rows are sampled before the WHERE."""
+    return bool(table.get("column_name_alias") or table.get("sample"))
 
 
 def _calls_in_from(holder: Node, key: str) -> Iterator[TopicCall]:

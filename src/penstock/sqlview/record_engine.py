@@ -17,7 +17,7 @@ from penstock.actions.masks import find_mask
 from penstock.sqlview.errors import QueryError, too_much_memory
 from penstock.sqlview.memory import MIB, memory_limit
 from penstock.sqlview.pushdown import Node, TopicCall, topic_calls
-from penstock.sqlview.result import Cursor, Stream
+from penstock.sqlview.result import Cursor, Stream, unique_names
 from penstock.sqlview.tables import BY_NAME
 
 try:
@@ -107,7 +107,7 @@ def _rows(connection: Any, sql: str) -> Stream:
 
     def run() -> Cursor:
         cursor = connection.execute(sql)
-        return Cursor([column[0] for column in cursor.description or ()], cursor.fetchmany)
+        return Cursor(unique_names(column[0] for column in cursor.description or ()), cursor.fetchmany)
 
     def arrow_reader(size: int) -> Any:
         relation = connection.sql(sql)
@@ -182,6 +182,8 @@ def _attach_topics(connection: Any, tree: Node, read: Read) -> None:
         connection.execute(VIEW.format(name=name, more=""))
         shell = parse_select(connection, f'SELECT * FROM "{name}"')
         table: Node = shell["statements"][0]["node"]["from_table"]
+        requested = call.holder[call.key]
+        table |= {name: requested[name] for name in ("sample", "column_name_alias") if name in requested}
         table["alias"] = call.alias or "topic"
         call.holder[call.key] = table
 

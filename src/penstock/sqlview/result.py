@@ -1,6 +1,6 @@
 """The result of a query: complete, or as a stream."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -30,6 +30,22 @@ class Cursor(NamedTuple):
 
     columns: list[str]
     fetch: Callable[[int], list[Row]]
+
+
+def unique_names(columns: Iterable[str]) -> list[str]:
+    """Return the names of columns, with a number if a name repeats, as in `SELECT a.offset, b.offset`.
+
+    Rows are read by name, so that of two columns with one name only the last would be seen.
+    """
+    listed = list(columns)
+    found: list[str] = []
+    for name in listed:
+        unique, count = name, 0
+        while unique in found or (count and unique in listed):
+            count += 1
+            unique = f"{name}_{count}"
+        found.append(unique)
+    return found
 
 
 class Stream:

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from penstock.storage.scan import WINDOW_SIZE, BadBatch
+from penstock.storage.scan import OFFSET_MAX, WINDOW_SIZE, BadBatch, scan_batches
 from penstock.wire.batch import LOG_OVERHEAD, HeaderTuple
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # A read of unchecked bytes returns at most this many, because the check blocks the event loop.
 CHECKED_SIZE_MAX: Final = 4 * 1024 * 1024
+# One call reads this much.
+BLOCK_SIZE: Final = 1024 * 1024
 # Random reads may leave many ranges. When there are more than this, all but the newest are checked again.
 RANGES_MAX: Final = 4096
 
@@ -65,7 +67,8 @@ def servable(segment: Segment, offset: int, position: int, size: int, *, below: 
     """Return how many of the bytes at a position are valid, which is at least one batch.
 
     `position` is where the offset was found, by headers that were not checked; `below` is an offset that no batch of
-    the segment reaches. Damage after the first batch only shortens the result: the next read finds it first.
+    the segment reaches. Damage after the first batch only shortens the result: the next read finds it first. So does
+    what is not in the page cache, because the check blocks the event loop.
     """
     checked = segment.checked
     assert checked is not None, "called only while there are unchecked bytes"
@@ -75,20 +78,25 @@ def servable(segment: Segment, offset: int, position: int, size: int, *, below: 
         return 0
     begin, next_offset = checked.range_at(position) or (position, segment.base_offset)
     end = position + size
+    if begin >= end:
+        return size
+    wanted = min(end - begin, CHECKED_SIZE_MAX)
+    ready = segment.file.ready_size(begin, wanted)
     stop, trouble = begin, None
-    if begin < end:
+    # If the first batch is not in the page cache, it is checked nevertheless.
+    for last, until in ((begin + wanted, begin + ready if ready < wanted else OFFSET_MAX), (begin + 1, OFFSET_MAX)):
         try:
-            for at, header in _checked(segment, begin, end, offset=next_offset, below=below):
+            for at, header in _checked(segment, begin, last, offset=next_offset, below=below, until=until):
                 if at == position and header[0] > offset:
                     _check_hole(segment, offset, position, below=below)
                 stop, next_offset = at + header[1] + LOG_OVERHEAD, header[0] + header[6] + 1
-                if stop - begin >= CHECKED_SIZE_MAX:
-                    break
         except BadBatch as bad:
             trouble = bad
-        checked.add(begin, stop, next_offset)
-        if checked.covers(segment.unchecked_end):
-            segment.mark_all_checked()
+        if stop > position or trouble is not None:
+            break
+    checked.add(begin, stop, next_offset)
+    if checked.covers(segment.unchecked_end):
+        segment.mark_all_checked()
     if stop <= position and trouble is not None:
         raise trouble
     return min(stop, end) - position
@@ -113,11 +121,23 @@ def _check_hole(segment: Segment, offset: int, end: int, *, below: int) -> None:
         pass
 
 
-def _checked(segment: Segment, start: int, end: int, *, offset: int, below: int) -> Iterator[tuple[int, HeaderTuple]]:
+def _checked(
+    segment: Segment, start: int, end: int, *, offset: int, below: int, until: int = OFFSET_MAX
+) -> Iterator[tuple[int, HeaderTuple]]:
     """Yield the batches between two positions, each verified against its checksum and its neighbours."""
-    block_size = max(end - start, WINDOW_SIZE)
-    headers = segment.headers_from(start, offset=offset, check_crc=True, below=below, block_size=block_size)
-    while start < end:
-        found = next(headers)
-        start = found[0] + found[1][1] + LOG_OVERHEAD
-        yield found
+    if start >= end:
+        return
+    for position, header in scan_batches(
+        segment.file,
+        start,
+        segment.size,
+        offset=offset,
+        base_offset=segment.base_offset,
+        check_crc=True,
+        below=below,
+        block_size=min(max(min(end, until) - start, WINDOW_SIZE), BLOCK_SIZE),
+        until=until,
+    ):
+        yield position, header
+        if position + header[1] + LOG_OVERHEAD >= end:
+            return

@@ -5,12 +5,14 @@ fails its checks raises Corruption; no caller depends on a checkpoint.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from sys import intern
 from typing import Final
 
 from crc32c import crc32c
 
 from penstock.model.errors import Corruption
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
+from penstock.model.job import Job, finish
 from penstock.ports.disk import Disk
 
 VERSION: Final = 0
@@ -18,6 +20,7 @@ RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_STARTS: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 CLEAN_OFFSETS: Final = "cleaner-offset-checkpoint"
+ENTRIES_PER_SLICE: Final = 500
 # To Kafka this is an entry like the others, for a partition that cannot exist. Without a checksum, a flipped digit in
 # an offset could hide records or make recovery skip some.
 CHECKSUM: Final = TopicPartition(TopicName("__checksum"), PartitionIndex(0))
@@ -76,8 +79,9 @@ def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
     """
     try:
         entries = read_entries(disk, path, columns=3)
+        # All partitions of a topic share its name.
         offsets = {
-            TopicPartition(TopicName(topic), PartitionIndex(int(index))): int(offset)
+            TopicPartition(TopicName(intern(topic)), PartitionIndex(int(index))): int(offset)
             for topic, index, offset in entries
         }
     except (Corruption, FileNotFoundError, ValueError):
@@ -92,5 +96,35 @@ def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
     """Return the content of an offset checkpoint, with its checksum."""
-    lines = _lines_of(offsets)
-    return _encode_lines([*lines, f"{CHECKSUM.topic} {CHECKSUM.partition} {_checksum_of(lines)}"])
+    return finish(encode_offsets_job(offsets))
+
+
+def encode_offsets_job(offsets: Mapping[TopicPartition, int]) -> Job[bytes]:
+    """Run `encode_offsets` in slices. The offsets must not change meanwhile."""
+    topics: dict[TopicName, list[tuple[PartitionIndex, int]]] = {}
+    for count, ((topic, partition), offset) in enumerate(offsets.items(), 1):
+        topics.setdefault(topic, []).append((partition, offset))
+        if count % ENTRIES_PER_SLICE == 0:
+            yield None
+    pieces = [f"{VERSION}\n{len(offsets) + 1}\n".encode()]
+    lines: list[str] = []
+    checksum, is_first = 0, True
+    for topic in sorted(topics):
+        for partition, offset in sorted(topics[topic]):
+            lines.append(f"{topic} {partition} {offset}")
+            if len(lines) >= ENTRIES_PER_SLICE:
+                checksum = _add_lines(pieces, lines, checksum, is_first=is_first)
+                lines, is_first = [], False
+                yield None
+    checksum = _add_lines(pieces, lines, checksum, is_first=is_first)
+    pieces.append(f"{CHECKSUM.topic} {CHECKSUM.partition} {checksum}\n".encode())
+    return b"".join(pieces)
+
+
+def _add_lines(pieces: list[bytes], lines: Sequence[str], checksum: int, *, is_first: bool) -> int:
+    """Add lines to the content; return the checksum of all lines so far, which are separated by newlines."""
+    if not lines:
+        return checksum
+    text = "\n".join(lines).encode()
+    pieces.append(text + b"\n")
+    return int(crc32c(text if is_first else b"\n" + text, checksum))

@@ -27,12 +27,15 @@ from typing import Any, Final, TypeVar
 
 from penstock.model.job import Job, finish
 from penstock.ports.disk import Disk, File
+from penstock.storage.open_writers import OpenWriters
 from penstock.storage.reserve import Reserve, is_disk_full, mebibytes, without_path
 
 OPEN_FILES_MAX: Final = 256
 SYNCED_ALONE_MAX: Final = 4
 """More logs than this are made durable by a sync of the volume, which has to wait for other programs as well."""
 _T = TypeVar("_T")
+RunJob = Callable[[Job[Any], Callable[[Any, BaseException | None], None]], None]
+"""Runs a job, at once or in slices, and calls back with its result or its error."""
 UNREADABLE: Final = frozenset({EIO, ENOENT, ENXIO, EBADMSG, EUCLEAN, EREMOTEIO})
 """Errors that mean lost bytes, unlike too many open files."""
 UNOPENABLE: Final = UNREADABLE | {EACCES, EPERM, EISDIR, ENOTDIR, ELOOP}
@@ -79,7 +82,9 @@ class LogDirectory:
         "monotonic",
         "on_failure",
         "on_refusal",
+        "on_release",
         "open_files",
+        "open_writers",
         "path",
         "read_failures",
         "refusal",
@@ -93,7 +98,7 @@ class LogDirectory:
         self.monotonic = monotonic
         self.failure: OSError | None = None
         self.failed_before = False
-        """Whether a sync failed in the previous process: the page cache may show data that is not on disk."""
+        """Whether a sync failed since the last clean stop: the page cache may show data that is not on disk."""
         self.on_failure: Callable[[OSError], None] = lambda error: None
         self.has_damage = False
         """Whether damage was found in any log since the start. It may have been repaired."""
@@ -101,13 +106,20 @@ class LogDirectory:
         """Why appends are rejected: the folder is offline or read-only."""
         self.on_refusal: Callable[[OSError], None] = lambda error: None
         self.reserve: Reserve | None = None
-        self.run: Callable[[Job[Any], Callable[[Any, BaseException | None], None]], None] = _run_now
+        self.run: RunJob = run_now
         """Runs long jobs of logs; a node runs them in slices."""
         self.open_files = OpenFiles(disk)
+        self.open_writers = OpenWriters()
+        self.on_release: Callable[[str], None] = lambda path: None
+        """Called with the path of a file that a log has closed because it was not written to for a while."""
         self.read_failures = 0
         """The number of reads that failed with an I/O error or found a file too short."""
         self._found_is_durable: bool | None = None
         self._found_count = 0
+
+    def limit_writers(self, most: int) -> None:
+        """Keep at most about so many logs open for writes."""
+        self.open_writers = OpenWriters(most)
 
     def make_found_durable(self) -> bool:
         """Sync, once, everything that the previous process wrote; return False if the caller must sync its log.
@@ -167,7 +179,8 @@ class LogDirectory:
         self.refusal = self.failure
 
 
-def _run_now(job: Job[Any], done: Callable[[Any, BaseException | None], None]) -> None:
+def run_now(job: Job[Any], done: Callable[[Any, BaseException | None], None]) -> None:
+    """Run a job without interruption."""
     try:
         value = finish(job)
     except OSError as error:

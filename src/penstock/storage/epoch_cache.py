@@ -4,7 +4,7 @@ Entries rise in both columns. Followers and consumers use `end_of` to find where
 (KIP-101, KIP-279, KIP-320).
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from contextlib import suppress
 from functools import partial
 
@@ -22,18 +22,23 @@ _UNFINISHED = ".tmp"
 class EpochCache:
     """The epochs of one log, oldest first."""
 
-    __slots__ = ("_changes", "_epochs", "_is_saving", "_offsets", "_path", "dirty", "disk", "latest")
+    __slots__ = ("_changes", "_epochs", "_folder", "_is_saving", "_offsets", "dirty", "disk", "latest")
 
     def __init__(self, disk: Disk, folder: str) -> None:
         self.disk = disk
-        self._path = f"{folder}/{FILE_NAME}"
-        self._epochs: list[int] = []
-        self._offsets: list[int] = []
+        self._folder = folder
+        # Tuples, because most logs have one epoch or none, and lists take more memory.
+        self._epochs: tuple[int, ...] = ()
+        self._offsets: tuple[int, ...] = ()
         self._changes = 0
         self._is_saving = False
         self.dirty = False
         self.latest: int = NO_EPOCH
         """The epoch of the newest batch, -1 if there is none."""
+
+    @property
+    def _path(self) -> str:
+        return f"{self._folder}/{FILE_NAME}"
 
     def _changed(self) -> None:
         self.dirty = True
@@ -56,7 +61,7 @@ class EpochCache:
                 raise Corruption(f"{self._path}: epochs do not rise")
             epochs.append(epoch)
             offsets.append(offset)
-        self._epochs, self._offsets = epochs, offsets
+        self._epochs, self._offsets = tuple(epochs), tuple(offsets)
         self._changed()
         self.dirty = False
 
@@ -65,11 +70,9 @@ class EpochCache:
         if epoch < 0 or (self._epochs and epoch <= self._epochs[-1]):
             return
         # Drop epochs without batches.
-        while self._offsets and self._offsets[-1] >= offset:
-            self._epochs.pop()
-            self._offsets.pop()
-        self._epochs.append(epoch)
-        self._offsets.append(offset)
+        kept = bisect_left(self._offsets, offset)
+        self._epochs = (*self._epochs[:kept], epoch)
+        self._offsets = (*self._offsets[:kept], offset)
         self._changed()
 
     def end_of(self, epoch: int, end_offset: int) -> tuple[int, int]:
@@ -90,22 +93,21 @@ class EpochCache:
 
     def truncate_end(self, offset: int) -> None:
         """Remove epochs that begin at or after the offset."""
-        while self._offsets and self._offsets[-1] >= offset:
-            self._epochs.pop()
-            self._offsets.pop()
+        kept = bisect_left(self._offsets, offset)
+        if kept < len(self._offsets):
+            self._epochs, self._offsets = self._epochs[:kept], self._offsets[:kept]
             self._changed()
 
     def truncate_start(self, offset: int) -> None:
         """Remove epochs that ended before the offset; the one that contains it now begins there."""
         slot = bisect_right(self._offsets, offset) - 1
         if slot > 0 or (slot == 0 and self._offsets[0] < offset):
-            del self._epochs[:slot], self._offsets[:slot]
-            self._offsets[0] = offset
+            self._epochs, self._offsets = self._epochs[slot:], (offset, *self._offsets[slot + 1 :])
             self._changed()
 
     def clear(self) -> None:
         if self._epochs:
-            self._epochs, self._offsets = [], []
+            self._epochs = self._offsets = ()
             self._changed()
 
     def replace_file(self) -> None:

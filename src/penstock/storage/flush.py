@@ -59,25 +59,21 @@ class Flusher:
         self._busy = False
         self._stopped = False
         # Folders with new names, and small files, that a power failure could still undo.
-        self._folders: dict[str, None] = {}
-        self._files: list[str] = []
-        if state.folder_changed or state.list_changed:
-            self._folders[log.folder] = None
-        if state.list_changed:
-            self._files.append(state.segment_list.path)
+        # All these are tuples, because they are short, and an empty list takes 56 bytes for each of thousands of logs.
+        self._folders: tuple[str, ...] = (log.folder,) if state.folder_changed or state.list_changed else ()
+        self._files: tuple[str, ...] = (state.segment_list.path,) if state.list_changed else ()
         # Called once those are durable, before anything else is.
         self._on_named: Callable[[], None] | None = None
         # Closed segments with unsynced bytes, each with its end offset.
-        # Lists, because they are short, and an empty deque takes 760 bytes for each of thousands of logs.
-        self._rolled: list[tuple[File, int]] = list(state.unflushed)
+        self._rolled: tuple[tuple[File, int], ...] = tuple(state.unflushed)
         # Closed segments whose indexes are not synced yet. Only the recovery point waits for them.
-        self._closed: list[Segment] = list(state.unsynced_indexes)
+        self._closed: tuple[Segment, ...] = tuple(state.unsynced_indexes)
         self._index_syncs = 0
         # The active segment's file if it was synced, and its size when that sync started.
         self._synced_file: File | None = None
         self._synced_size = 0
         # Synced segments that could not be added to the segment list; they are tried again.
-        self._unlisted: list[tuple[File, int]] = []
+        self._unlisted: tuple[tuple[File, int], ...] = ()
 
     def apply_settings(self, settings: TopicSettings) -> None:
         """Use other settings from the next append on. Without group commit, no request waits for a sync."""
@@ -119,26 +115,26 @@ class Flusher:
 
     def add_closed(self, segment: Segment, file: File, end: int) -> None:
         """Sync a closed segment and its indexes before later segments."""
-        self._rolled.append((file, end))
-        self._closed.append(segment)
+        self._rolled += ((file, end),)
+        self._closed += (segment,)
 
     def add_closed_indexes(self, segment: Segment) -> None:
         """Sync the indexes of a segment whose batches are already synced."""
-        self._closed.append(segment)
+        self._closed += (segment,)
 
     def sync_folder_next(self, *paths: str) -> None:
         """Sync folders before anything else counts as durable."""
-        self._folders.update(dict.fromkeys(paths))
+        self._folders += tuple(path for path in dict.fromkeys(paths) if path not in self._folders)
 
     def sync_names_next(self, *, files: Sequence[str], folders: Sequence[str], on_named: Callable[[], None]) -> None:
         """Sync files and folders before anything else counts as durable, and call back once they are."""
-        self._files += files
+        self._files += tuple(files)
         self.sync_folder_next(*folders)
         self._on_named = on_named
 
     def folder_is_synced(self, path: str) -> None:
         """Do not sync a folder that was synced for another log."""
-        self._folders.pop(path, None)
+        self._folders = tuple(each for each in self._folders if each != path)
 
     # Syncing
 
@@ -154,7 +150,7 @@ class Flusher:
             return
         disk = log.directory.disk
         if self._unlisted:
-            unlisted, self._unlisted = self._unlisted, []
+            unlisted, self._unlisted = self._unlisted, ()
             for job in unlisted:
                 self._list_closed(job)
         if self._rolled:
@@ -193,17 +189,27 @@ class Flusher:
         for file in files:
             self._log.directory.disk.sync_later(file, partial(self._index_synced, segment))
 
+    def release_file(self) -> bool:
+        """Forget the active segment's file if all of it is synced; otherwise sync it soon and return False."""
+        if self._busy or self._stopped or self._log.directory.failure is not None:
+            return False
+        if self._offsets.flushed < self._offsets.end:
+            self.start()
+            return False
+        self._synced_file = None
+        return True
+
     def drop(self, segment: Segment) -> None:
         """Forget a segment that is no longer part of the log."""
         if segment in self._closed:
-            self._closed.remove(segment)
+            self._closed = tuple(each for each in self._closed if each is not segment)
 
     def forget(self, *, from_offset: int = 0) -> None:
         """Ignore the sync in progress, because the log is truncated at an offset. Closed segments below stay queued."""
         self._generation += 1
         self._synced_file = None
-        self._rolled = [each for each in self._rolled if each[1] <= from_offset]
-        self._unlisted = [each for each in self._unlisted if each[1] <= from_offset]
+        self._rolled = tuple(each for each in self._rolled if each[1] <= from_offset)
+        self._unlisted = tuple(each for each in self._unlisted if each[1] <= from_offset)
 
     def now(self) -> None:
         """Sync everything before returning. Raises OSError. For closing and other cold paths."""
@@ -213,7 +219,7 @@ class Flusher:
             while self._rolled:
                 job = self._rolled[0]
                 job[0].sync()
-                self._rolled.pop(0)
+                self._rolled = self._rolled[1:]
                 self._list_closed(job)
                 self.sync_names()
             if self._offsets.flushed < self._offsets.end:
@@ -243,18 +249,16 @@ class Flusher:
                 file.close()
             if self._offsets.flushed < self._offsets.end:
                 self._segments.active.file.check_written()
-            self._files.clear()
-            self._folders.clear()
+            self._files = self._folders = ()
             self.sync_names()
             while self._rolled:
-                job = self._rolled.pop(0)
+                job, self._rolled = self._rolled[0], self._rolled[1:]
                 job[0].check_written()
                 self._list_closed(job)
         except OSError as error:
             self._log.directory.fail(error)
             raise
-        self._folders.clear()
-        self._closed.clear()
+        self._folders = self._closed = ()
         if self._offsets.flush_to(self._offsets.end):
             self._on_durable()
 
@@ -269,7 +273,7 @@ class Flusher:
             except OSError as error:
                 self._log.directory.fail(error)
                 raise
-            self._closed.pop(0)
+            self._closed = self._closed[1:]
 
     def stop(self) -> None:
         """Stop syncing, and make no more callbacks."""
@@ -283,10 +287,10 @@ class Flusher:
             file = self._log.directory.disk.open(self._files[-1])
             file.sync()
             file.close()
-            self._files.pop()
+            self._files = self._files[:-1]
         while self._folders:
-            self._log.directory.disk.sync_folder(next(iter(self._folders)))
-            del self._folders[next(iter(self._folders))]
+            self._log.directory.disk.sync_folder(self._folders[0])
+            self._folders = self._folders[1:]
         if self._on_named is not None:
             self._on_named()
             self._on_named = None
@@ -298,18 +302,22 @@ class Flusher:
         """
         log = self._log
         file, end = job
+        if file is self._synced_file:
+            # Retention may remove the segment before another is synced: its space must become free then.
+            self._synced_file = None
         slot = bisect_left(self._segments.bases, end) - 1
         if file.path == log.segment_list.path or slot < 0 or self._segments.bases[slot + 1 : slot + 2] != [end]:
             return
         segment = self._segments[slot]
         is_listed = log.segment_list.exists
         try:
-            self._rolled.insert(0, (log.segment_list.add_closed(segment.base_offset, end, segment.size), end))
+            listed = log.segment_list.add_closed(segment.base_offset, end, segment.size)
         except OSError:
-            self._unlisted.append(job)
+            self._unlisted += (job,)
             return
+        self._rolled = ((listed, end), *self._rolled)
         if not is_listed:
-            self._folders[log.folder] = None
+            self.sync_folder_next(log.folder)
 
     def _finished(self, generation: int, job: tuple[File, int], size: int, error: OSError | None) -> None:
         log = self._log
@@ -322,7 +330,7 @@ class Flusher:
         advanced = False
         if generation == self._generation:
             if self._rolled and self._rolled[0] is job:
-                self._rolled.pop(0)
+                self._rolled = self._rolled[1:]
                 self._list_closed(job)
             else:
                 self._synced_file, self._synced_size = job[0], size

@@ -41,11 +41,13 @@ class HeldPartitions:
         self._folder = folder
         self._path = f"{folder}/{FILE_NAME}"
         self._slots: dict[Key, int] = {}
-        self._states: dict[Key, Holding] = {}
+        # The Holding in each slot, which takes a byte for each of thousands of partitions.
+        self._states = bytearray()
         self._free: list[int] = []
-        self._count = 0
         self._file: File | None = None
         self._is_dirty = self._is_deferred = False
+        # Partitions that a power failure may bring back into the table, because their removal is not synced.
+        self._unsynced_removals: set[Key] = set()
         self.is_new = False
         """Whether there was no file, so that nothing is known about any partition."""
         self._load()
@@ -53,30 +55,34 @@ class HeldPartitions:
         """Whether the machine has not restarted since the previous process opened its logs."""
 
     def __getitem__(self, key: Key) -> Holding:
-        return self._states.get(key, Holding.UNKNOWN)
+        slot = self._slots.get(key)
+        return Holding.UNKNOWN if slot is None else Holding(self._states[slot])
 
     def note(self, key: Key, state: Holding) -> None:
-        """Write a state without a sync. UNKNOWN frees the partition's slot."""
+        """Write a state without a sync, except for a removed partition that returns. UNKNOWN frees its slot."""
         if self[key] is state:
             return
         slot = self._slots.get(key)
         if slot is None:
-            slot = self._free[-1] if self._free else self._count
+            slot = self._free[-1] if self._free else len(self._states)
         content = bytes(_SLOT.size)
         if state is not Holding.UNKNOWN:
             content = _SLOT.pack(state, key[0].bytes, key[1], 0)
             content = _SLOT.pack(state, key[0].bytes, key[1], crc32c(content[:_CHECKED_SIZE]))
         self._open().write((content,), slot * _SLOT.size)
         self._is_dirty = True
-        if slot == self._count:
-            self._count += 1
-        elif self._free and self._free[-1] == slot:
+        self._states[slot : slot + 1] = bytes((state,))
+        if self._free and self._free[-1] == slot:
             self._free.pop()
         if state is Holding.UNKNOWN:
-            del self._slots[key], self._states[key]
+            del self._slots[key]
             self._free.append(slot)
+            self._unsynced_removals.add(key)
         else:
-            self._slots[key], self._states[key] = slot, state
+            self._slots[key] = slot
+            if key in self._unsynced_removals:
+                # The folder of the removed partition is gone: with its old state, the new one would count as lost.
+                self.sync()
 
     @contextmanager
     def one_sync(self) -> Iterator[None]:
@@ -93,6 +99,7 @@ class HeldPartitions:
         if self._is_dirty and not self._is_deferred:
             self._open().sync()
             self._is_dirty = False
+            self._unsynced_removals.clear()
 
     def close(self) -> None:
         if self._file is not None:
@@ -113,8 +120,10 @@ class HeldPartitions:
         except FileNotFoundError:
             self.is_new = True
             return
-        self._count = -(-len(content) // _SLOT.size)
-        for slot in range(self._count):
+        self._states = bytearray(-(-len(content) // _SLOT.size))
+        # One object for all partitions of a topic.
+        topic_ids: dict[bytes, UUID] = {}
+        for slot in range(len(self._states)):
             at = slot * _SLOT.size
             checked = content[at : at + _CHECKED_SIZE]
             if len(content) - at < _SLOT.size:
@@ -122,8 +131,8 @@ class HeldPartitions:
                 continue
             state, topic_id, index, crc = _SLOT.unpack_from(content, at)
             if state in (Holding.CREATED, Holding.HELD) and crc == crc32c(checked):
-                key = UUID(bytes=topic_id), index
-                self._slots[key], self._states[key] = slot, Holding(state)
+                self._slots[topic_ids.setdefault(topic_id, UUID(bytes=topic_id)), index] = slot
+                self._states[slot] = state
             else:
                 self._free.append(slot)
 

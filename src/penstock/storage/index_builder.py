@@ -28,8 +28,8 @@ class IndexBuilder:
     __slots__ = ("_interval", "max_timestamp", "max_timestamp_offset", "offset_index", "time_index", "unindexed")
 
     def __init__(self, segment: Segment) -> None:
-        self.offset_index = OffsetIndex(segment.offset_index.path, segment.base_offset)
-        self.time_index = TimeIndex(segment.time_index.path, segment.base_offset)
+        self.offset_index = OffsetIndex(segment.path, segment.base_offset)
+        self.time_index = TimeIndex(segment.path, segment.base_offset)
         self.max_timestamp: int = NO_TIMESTAMP
         self.max_timestamp_offset = segment.base_offset
         self.unindexed = 0

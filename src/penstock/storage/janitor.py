@@ -12,6 +12,7 @@ from penstock.config.settings import BrokerSettings
 from penstock.model.errors import StorageError
 from penstock.model.ids import TopicPartition
 from penstock.ports.clock import Clock, Timer
+from penstock.storage import trim
 from penstock.storage.log import Log
 from penstock.storage.store import LogStore
 from penstock.storage.store_checkpoints import UNCHECKED_SIZE_MAX
@@ -89,6 +90,8 @@ class Janitor:
         now_ms = self._retention_now_ms
         if log.producer_state.producers or log.producer_state.verifications:
             log.producer_state.expire(now_ms, self._current_settings().integer("producer.id.expiration.ms"))
+        if not trim.may_delete(log, now_ms):
+            return
         try:
             log.delete_old_segments(high_watermark=self._high_watermark(log.topic_partition), now_ms=now_ms)
         except StorageError:

@@ -108,7 +108,7 @@ class Journal:
         self._direct_syncs = 0
         self._groups_left = 0
         self.on_failure: Callable[[OSError], None] = lambda error: None
-        """Called when a sync fails that no caller waits for."""
+        """Called when a sync fails that no caller waits for, or after which bytes of other callers may be lost."""
 
     # Start and stop
 
@@ -129,7 +129,7 @@ class Journal:
         left: dict[str, list[Entry]] = {}
         for path, entries in tails.items():
             try:
-                notes += replay_file(self._disk, self._folder, path, entries)
+                notes += replay_file(self._disk, self._folder, path, entries, self.on_failure)
             except OSError as error:
                 if error.errno not in UNOPENABLE:
                     raise
@@ -144,7 +144,7 @@ class Journal:
 
     def complete(self, path: str) -> list[str]:
         """Write the kept entries of a file that is about to be opened; return warnings. Raises OSError."""
-        return self._kept.apply(path)
+        return self._kept.apply(path, self.on_failure)
 
     def close(self) -> None:
         """Sync all files that depend on the journal, and remove it. Raises OSError."""
@@ -229,6 +229,21 @@ class Journal:
             pending, self._waiting = [*pending, *self._waiting], []
         for each in pending:
             each.done(error)
+
+    def sync_released(self, path: str) -> None:
+        """Sync a file that its log has closed, so that the journal need not keep it open until its half is full."""
+        for half in self._halves:
+            file = half.unsynced.get(path)
+            if file is not None and half.use is _Use.CURRENT:
+                self._disk.sync_later(file, partial(self._released_synced, half, half.pass_id, file))
+
+    def _released_synced(self, half: _Half, pass_id: int, file: File, error: OSError | None) -> None:
+        if error is not None:
+            self.on_failure(error)
+        elif half.pass_id == pass_id and half.unsynced.get(file.path) is file:
+            # Otherwise the log was opened again, and has written bytes that this sync did not cover.
+            del half.unsynced[file.path]
+            self._erase_if_synced(half)
 
     def _half_with_room(self, size: int) -> _Half | None:
         """Return the half for a group of that size; None while neither has room."""

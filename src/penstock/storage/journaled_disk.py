@@ -105,5 +105,8 @@ class JournaledDisk:
     def space(self, path: str) -> tuple[int, int]:
         return self._disk.space(path)
 
+    def open_files_max(self) -> int:
+        return self._disk.open_files_max()
+
     def boot_id(self) -> str:
         return self._disk.boot_id()

@@ -5,7 +5,7 @@ from another replica. But the bytes that only the journal has may be acknowledge
 and the file is not opened without them. docs/internals/journal.md has the states.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from penstock.ports.disk import Disk, File
@@ -37,7 +37,7 @@ class KeptTails:
         self._tails = tails
         self._save()
 
-    def apply(self, path: str) -> list[str]:
+    def apply(self, path: str, on_sync_failure: Callable[[OSError], None]) -> list[str]:
         """Write the tails of a file that is about to be opened; return warnings. Raises OSError."""
         if not self._tails:
             return []
@@ -45,7 +45,7 @@ class KeptTails:
         entries = self._tails.get(relative)
         if entries is None:
             return []
-        notes = replay_file(self._disk, self._folder, relative, entries)
+        notes = replay_file(self._disk, self._folder, relative, entries, on_sync_failure)
         del self._tails[relative]
         self._save()
         return notes
@@ -72,10 +72,13 @@ def is_within(path: str, paths: Collection[str]) -> bool:
     return path in paths or path.rpartition("/")[0] in paths
 
 
-def replay_file(disk: Disk, folder: str, path: str, entries: Iterable[Entry]) -> list[str]:
+def replay_file(
+    disk: Disk, folder: str, path: str, entries: Iterable[Entry], on_sync_failure: Callable[[OSError], None]
+) -> list[str]:
     """Write the tails of a file to their positions, and sync it; return warnings. Raises OSError.
 
-    A file that does not exist was removed on purpose, or is lost, which the start of its log notices.
+    A file that does not exist was removed on purpose, or is lost, which the start of its log notices. A failed sync is
+    reported as well, because the kernel may have dropped other bytes of the file, which the previous process wrote.
     """
     file = open_existing(disk, f"{folder}/{path}")
     if file is None:
@@ -90,7 +93,11 @@ def replay_file(disk: Disk, folder: str, path: str, entries: Iterable[Entry]) ->
                 break
             assert data is not None, "entries before one without data are dropped"
             file.write((data,), position)
-        file.sync()
+        try:
+            file.sync()
+        except OSError as error:
+            on_sync_failure(error)
+            raise
     finally:
         file.close()
     return notes

@@ -5,7 +5,7 @@ opened, and the names in a folder that cannot be listed, count as missing. Write
 recovery.py and accept_loss.py use it for unreadable logs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -13,6 +13,23 @@ from penstock.ports.disk import Buffer, Disk, File
 
 SECTOR_SIZE: Final = 4096
 """An unreadable range is read again in this unit, the sector size of current disks."""
+
+
+def read_in_parts(file: File, size: int, position: int) -> Iterator[tuple[int, int, bytes | None]]:
+    """Yield position, size and content of a range, or after an error of each of its sectors; None if unreadable."""
+    try:
+        whole = file.read(size, position)
+    except OSError:
+        end = min(position + size, file.size())
+        while position < end:
+            wanted = min(SECTOR_SIZE - position % SECTOR_SIZE, end - position)
+            content = None
+            with suppress(OSError):
+                content = file.read(wanted, position)
+            yield position, wanted, content
+            position += wanted
+    else:
+        yield position, size, whole
 
 
 class LenientFile:
@@ -25,27 +42,16 @@ class LenientFile:
     def read(self, size: int, position: int) -> bytes:
         if self._file is None:
             return b""
-        try:
-            return self._file.read(size, position)
-        except OSError:
-            return self._read_by_sector(self._file, size, position)
-
-    def _read_by_sector(self, file: File, size: int, position: int) -> bytes:
-        content = bytearray()
-        end = min(position + size, file.size())
-        while position < end:
-            wanted = min(SECTOR_SIZE - position % SECTOR_SIZE, end - position)
-            try:
-                content += file.read(wanted, position)
-            except OSError:
-                content += bytes(wanted)
-            position += wanted
-        return bytes(content)
+        parts = read_in_parts(self._file, size, position)
+        return b"".join(bytes(length) if content is None else content for _, length, content in parts)
 
     def read_into(self, buffer: bytearray | memoryview, position: int) -> int:
         content = self.read(len(buffer), position)
         buffer[: len(content)] = content
         return len(content)
+
+    def ready_size(self, position: int, size: int) -> int:
+        return size
 
     def size(self) -> int:
         return 0 if self._file is None else self._file.size()

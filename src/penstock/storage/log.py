@@ -19,7 +19,7 @@ from crc32c import crc32c
 
 from penstock.config.settings import TopicSettings
 from penstock.model.errors import CorruptMessage, StorageError
-from penstock.model.ids import TopicId, TopicPartition
+from penstock.model.ids import NO_OFFSET, TopicId, TopicPartition
 from penstock.model.job import Job
 from penstock.ports.disk import Disk
 from penstock.ports.network import FileSlice
@@ -46,6 +46,7 @@ from penstock.storage.log_reader import LogReader
 from penstock.storage.log_segments import LogSegments
 from penstock.storage.producer_state import SEQUENCE_MASK, EndedTransaction, Producer
 from penstock.storage.quarantine import Quarantine
+from penstock.storage.scan import BadBatch
 from penstock.storage.segment import Segment
 from penstock.storage.segment_writer import SegmentWriter
 from penstock.storage.verification_guard import VerificationGuard
@@ -75,8 +76,9 @@ class Log:
 
     __slots__ = (
         "__weakref__",
-        "_offsets_at_open",
+        "_end_at_open",
         "_producers",
+        "_start_at_open",
         "any_aborted",
         "checkpoints",
         "clock_wall_ms",
@@ -127,17 +129,18 @@ class Log:
         self.flusher = Flusher(self, state)
         self.writer = SegmentWriter(self)
         self.compaction = CompactionState()
-        self.deletes = DelayedDeletes(directory.disk)
+        self.deletes = DelayedDeletes(directory)
         self.checkpoints = NO_CHECKPOINTS
-        self.recovery_notes = state.notes
+        self.recovery_notes = tuple(state.notes)
         """Messages about what recovery did."""
         self.any_aborted = not aborted.none_in(state.segments)
         """Whether the log may contain aborted transactions; every read_committed fetch checks this."""
         self.is_abandoned = False
         self.truncation_count = 0
         """The number of truncations, so that jobs that read in slices notice one."""
-        # The start and end offset when the log was opened after a clean close.
-        self._offsets_at_open: tuple[int, int] | None = None
+        # The start and end offset when the log was opened after a clean close; otherwise no offsets.
+        self._start_at_open: int = NO_OFFSET
+        self._end_at_open: int = NO_OFFSET
         self.apply_settings(settings)
 
     @classmethod
@@ -159,7 +162,7 @@ class Log:
         state = recovery.recover(directory, folder, settings, now_ms=clock_wall_ms(), clean=clean, known=known)
         log = cls(directory, folder, topic_partition, topic_id, settings, state, clock_wall_ms)
         if clean and not state.notes:
-            log._offsets_at_open = (log.start_offset, log.end_offset)
+            log._start_at_open, log._end_at_open = log.start_offset, log.end_offset
         return log
 
     @property
@@ -168,7 +171,7 @@ class Log:
 
     def apply_settings(self, settings: TopicSettings) -> None:
         """Use other settings from the next append on."""
-        self.rules = validate.AppendRules(settings)
+        self.rules = validate.rules_of(settings)
         self.writer.apply_settings(settings)
         self.flusher.apply_settings(settings)
 
@@ -392,8 +395,11 @@ class Log:
         slot = self.segments.slot_of(offset)
         while self.segments[slot].path != piece.file.path:
             slot += 1
-        next_offset = self.segments.end_of(slot, self.end_offset)
-        end = self.segments[slot].offset_bound(piece.position + piece.size, next_offset=next_offset)
+        segment, next_offset = self.segments[slot], self.segments.end_of(slot, self.end_offset)
+        try:
+            end = segment.offset_bound(piece.position + piece.size, next_offset=next_offset)
+        except BadBatch as bad:
+            self.quarantine.refuse_damage(segment, bad)
         return self.aborted_transactions(offset, end)
 
     @property
@@ -437,7 +443,7 @@ class Log:
         for segment in old:
             self.flusher.drop(segment)
             self.directory.open_files.forget(segment.path)
-        self._offsets_at_open = None
+        self._end_at_open = NO_OFFSET
 
     def truncate_to(self, offset: int) -> None:
         """Remove everything from an offset on, as a follower does whose log diverges from its leader's."""
@@ -475,7 +481,8 @@ class Log:
     def is_untouched(self) -> bool:
         """Return whether the folder is unchanged since the last clean close."""
         return (
-            self._offsets_at_open == (self.start_offset, self.end_offset)
+            self._start_at_open == self.start_offset
+            and self._end_at_open == self.end_offset
             and not self.writer.is_open
             and not self.deletes
         )
@@ -483,5 +490,11 @@ class Log:
     def abandon(self) -> None:
         """Stop all writes, because the partition is deleted. Slices that were returned stay readable."""
         self.is_abandoned = True
+        self.directory.open_writers.forget(self)
+        # An open file occupies the disk even if it is removed.
+        self.writer.forget_file()
+        for segment in self.segments:
+            segment.release_file()
+            self.directory.open_files.forget(segment.path)
         self.quarantine.refuse_appends(f"{self.folder} is deleted")
         self.flusher.stop()

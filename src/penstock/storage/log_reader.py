@@ -7,7 +7,7 @@ earlier process wrote, and unreadable.py for I/O errors. Refuses: OffsetOutOfRan
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from penstock.model.errors import OffsetOutOfRange
 from penstock.ports.network import FileSlice
@@ -17,6 +17,7 @@ from penstock.storage.unreadable import ReadErrors
 
 if TYPE_CHECKING:
     from penstock.storage.log import Log
+    from penstock.storage.segment import Segment
 
 KEPT_SIZE_MAX: Final = 4096
 """A batch up to this size is kept for followers: reading it from the file would cost more than the copy."""
@@ -25,17 +26,25 @@ KEPT_SIZE_MAX: Final = 4096
 class LogReader:
     """Reads one log."""
 
-    __slots__ = ("_errors", "_offsets", "_quarantine", "_segments", "keeps_last", "last_batch")
+    __slots__ = ("_log", "_offsets", "_quarantine", "_read_errors", "_segments", "keeps_last", "last_batch")
 
     def __init__(self, log: Log) -> None:
         self._segments = log.segments
         self._offsets = log.offsets
         self._quarantine = log.quarantine
-        self._errors = ReadErrors(log)
+        self._log = log
+        self._read_errors: ReadErrors | None = None
         self.keeps_last = False
         """Whether followers fetch the newest batch."""
         self.last_batch: tuple[int, int, bytes] | None = None
         """The offset, next offset and bytes of the newest batch, if it is kept."""
+
+    @property
+    def _errors(self) -> ReadErrors:
+        """Return the read errors of the log; few of thousands of logs ever have one."""
+        if self._read_errors is None:
+            self._read_errors = ReadErrors(self._log)
+        return self._read_errors
 
     def read(self, offset: int, *, max_bytes: int, end: int, at_least_one: bool = True) -> FileSlice | None:
         """Return whole batches from the one that contains the offset, all below the offset `end`.
@@ -72,8 +81,7 @@ class LogReader:
                     position, max_bytes=max_bytes, end=end, next_offset=next_offset, at_least_one=at_least_one
                 )
                 if position < segment.unchecked_end:
-                    size = checked_ranges.servable(segment, offset, position, size, below=next_offset)
-                    self._errors.on_read_success(offset)
+                    return self._unchecked(segment, offset, position, size, next_offset)
                 return FileSlice(segment.file, position, size, self) if size else None
             checked_ranges.check_end(segment, offset, below=next_offset)
         except BadBatch as bad:
@@ -82,9 +90,24 @@ class LogReader:
             self._errors.on_read_error(segment, offset, error)
         self._quarantine.refuse_gap(segment, offset, next_offset)
 
+    def _unchecked(self, segment: Segment, offset: int, position: int, size: int, next_offset: int) -> FileSlice | None:
+        """Check bytes that an earlier process wrote, and return those that are valid."""
+        valid_size = checked_ranges.servable(segment, offset, position, size, below=next_offset)
+        if self._read_errors is not None:
+            self._read_errors.on_read_success(offset)
+        if not valid_size:
+            return None
+        piece = FileSlice(segment.file, position, valid_size, self)
+        piece.is_cut = valid_size < size
+        return piece
+
     def read_failed(self, piece: FileSlice, error: OSError) -> None:
         """Handle a read error while a slice was being sent."""
         self._errors.on_send_error(piece, error)
+
+    def on_read_error(self, segment: Segment, offset: int, error: OSError) -> NoReturn:
+        """Raise StorageError after an I/O error; quarantine the log if the error persists."""
+        self._errors.on_read_error(segment, offset, error)
 
     def recheck(self, offset: int) -> None:
         """Verify the segment of an offset again, because a follower requested the same records twice."""

@@ -23,8 +23,9 @@ class LogSegments(Sequence[Segment]):
     __slots__ = ("_segments", "active", "bases")
 
     def __init__(self, segments: list[Segment]) -> None:
-        self._segments = segments
-        self.bases = [each.base_offset for each in segments]
+        # A copy has no room to grow, which saves memory in thousands of logs.
+        self._segments = segments.copy()
+        self.bases = [each.base_offset for each in segments].copy()
         """The base offset of each segment, for searches."""
         self.active = segments[-1]
 

@@ -29,9 +29,10 @@ class OffsetIndex(IndexFile):
     __slots__ = ("offsets", "positions")
 
     entry_size: ClassVar[int] = ENTRY.size
+    suffix: ClassVar[str] = ".index"
 
-    def __init__(self, path: str, base_offset: int) -> None:
-        super().__init__(path, base_offset)
+    def __init__(self, log_path: str, base_offset: int) -> None:
+        super().__init__(log_path, base_offset)
         self.offsets = self.positions = _NONE
 
     def __len__(self) -> int:
@@ -72,7 +73,7 @@ class OffsetIndex(IndexFile):
             self.offsets, self.positions = array("i"), array("i")
         self.offsets.append(relative)
         self.positions.append(position)
-        self._unsaved += ENTRY.pack(relative, position)
+        self._add(ENTRY.pack(relative, position))
 
     def entry(self, slot: int) -> tuple[int, int]:
         """Return the last offset of the entry's batch, and its position."""

@@ -34,6 +34,11 @@ _COUNT: Final = Struct(">i")
 _ENTRY: Final = Struct(">qhiqiqiq")
 
 
+# Stand for the empty dicts of partitions without transactions, which are most of thousands. Never changed.
+_NO_TRANSACTIONS: Final[dict[int, int]] = {}
+_NO_VERIFICATIONS: Final[dict[int, VerificationGuard]] = {}
+
+
 class WrittenBatch(NamedTuple):
     """One of the last batches of a producer, with what is needed to answer a duplicate."""
 
@@ -120,12 +125,12 @@ class ProducerState:
     def __init__(self) -> None:
         self.producers: dict[int, Producer] = {}
         # The producer of each open transaction by first offset, lowest first.
-        self.open_transactions: dict[int, int] = {}
+        self.open_transactions = _NO_TRANSACTIONS
         # Ended transactions whose marker is not below the high watermark yet: first offset and offset of the marker.
-        self._ended: dict[int, int] = {}
+        self._ended = _NO_TRANSACTIONS
         self.first_unstable_offset: int | None = None
         """The first offset of a transaction that is open, or whose marker is not below the high watermark."""
-        self.verifications: dict[int, VerificationGuard] = {}
+        self.verifications = _NO_VERIFICATIONS
 
     def __len__(self) -> int:
         return len(self.producers)
@@ -224,9 +229,10 @@ class ProducerState:
             return None
         verification = self.verifications.get(producer_id)
         if verification is None:
-            verification = self.verifications[producer_id] = VerificationGuard(
-                epoch, first_sequence, starts_at_zero=starts_at_zero
-            )
+            verification = VerificationGuard(epoch, first_sequence, starts_at_zero=starts_at_zero)
+            if self.verifications is _NO_VERIFICATIONS:
+                self.verifications = {}
+            self.verifications[producer_id] = verification
         else:
             verification.add(epoch, first_sequence)
         return verification
@@ -260,6 +266,8 @@ class ProducerState:
     def _open(self, producer: Producer, first_offset: int) -> None:
         producer.in_transaction = TRANSACTIONAL
         producer.txn_first_offset = first_offset
+        if self.open_transactions is _NO_TRANSACTIONS:
+            self.open_transactions = {}
         self.open_transactions[first_offset] = producer.producer_id
         if self.first_unstable_offset is None:
             self.first_unstable_offset = first_offset
@@ -303,6 +311,8 @@ class ProducerState:
         if is_final:
             self._find_first_unstable()
         else:
+            if self._ended is _NO_TRANSACTIONS:
+                self._ended = {}
             self._ended[first_offset] = offset
         return EndedTransaction(producer_id, first_offset, offset, next(iter(self.open_transactions), offset + 1))
 

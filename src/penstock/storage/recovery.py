@@ -22,7 +22,7 @@ from penstock.storage.directory import LogDirectory
 from penstock.storage.epoch_cache import UNSYNCED_SIZE_MAX, EpochCache
 from penstock.storage.epoch_recovery import load_epochs
 from penstock.storage.index_builder import IndexBuilder
-from penstock.storage.lenient_disk import LenientDisk
+from penstock.storage.lenient_disk import LenientDisk, read_in_parts
 from penstock.storage.log_segments import is_small
 from penstock.storage.producer_snapshots import load_producers, remove_snapshots
 from penstock.storage.producer_state import ProducerState
@@ -342,7 +342,9 @@ def _scan(plan: _Plan, scan_from: int) -> None:
         if first > 0:
             _scan(plan, state.segments[0].base_offset)
             return
-        raise
+        # The epochs and producers were compared with a first batch that was not written completely.
+        state.epochs.clear()
+        state.producers.clear()
     state.epochs.truncate_end(base_offset)
     end = base_offset
     for index in range(first, len(state.segments)):
@@ -409,12 +411,12 @@ def _scan_segment(plan: _Plan, segment: Segment, *, below: int, is_last: bool) -
             if header[9] >= 0:
                 aborted.note_batch(producers, segment, position, header, now_ms)
     except BadBatch as bad:
-        segment.use_indexes(builder, synced=False)
+        segment.use_indexes(builder, synced=False, is_active=is_last)
         raise damage.ScanStopped(segment, bad, end) from bad
     finally:
         # Everything before the damage was verified, and nothing after it is read.
         segment.mark_all_checked()
-    segment.use_indexes(builder, synced=False)
+    segment.use_indexes(builder, synced=False, is_active=is_last)
     return end
 
 
@@ -428,40 +430,50 @@ def _make_durable(plan: _Plan, first: int) -> None:
     state = plan.state
     scanned = state.segments[first:]
     state.unsynced_indexes = scanned[:-1]
-    if plan.settings.flush_mode == "fsync":
-        if state.end_offset == 0:
-            # Losing an empty log does no harm, and a node may have thousands of them: do not sync it.
-            state.folder_changed = True
-            return
-        # A start with thousands of logs cannot wait for two syncs of each.
-        is_unchanged = not (state.names_removed or state.notes or state.damage or plan.directory.failed_before)
-        try:
-            if is_unchanged and plan.directory.make_found_durable():
-                for segment in scanned:
-                    segment.file.check_written()
-            else:
-                for segment in scanned:
-                    if plan.directory.failed_before:
-                        _write_again(plan.disk, segment)
-                    segment.file.sync()
-                plan.disk.sync_folder(plan.folder)
-        except OSError as error:
-            # The kernel may have dropped the pages: a second attempt could succeed without writing them.
-            plan.directory.fail(error)
-            raise
-        state.folder_changed = False
-        state.flushed_offset = state.end_offset
+    if plan.settings.flush_mode != "fsync":
+        state.flushed_offset = min(plan.recovery_point, state.end_offset)
+        state.folder_changed = True
+        behind = [each.base_offset for each in scanned[1:]]
+        state.unflushed = [(each.file, end) for each, end in zip(scanned, behind, strict=False)]
         return
-    state.flushed_offset = min(plan.recovery_point, state.end_offset)
-    state.folder_changed = True
-    behind = [each.base_offset for each in scanned[1:]]
-    state.unflushed = [(each.file, end) for each, end in zip(scanned, behind, strict=False)]
+    if state.end_offset == 0:
+        # Losing an empty log does no harm, and a node may have thousands of them: do not sync it.
+        state.folder_changed = True
+        return
+    try:
+        _sync_scanned(plan, scanned)
+    except OSError as error:
+        # The kernel may have dropped the pages: a second attempt could succeed without writing them.
+        plan.directory.fail(error)
+        raise
+    state.folder_changed = False
+    state.flushed_offset = state.end_offset
+
+
+def _sync_scanned(plan: _Plan, scanned: Sequence[Segment]) -> None:
+    state, directory = plan.state, plan.directory
+    # A start with thousands of logs cannot wait for two syncs of each.
+    is_unchanged = not (state.names_removed or state.notes or state.damage or directory.failed_before)
+    if is_unchanged and directory.make_found_durable():
+        for segment in scanned:
+            segment.file.check_written()
+        return
+    for segment in scanned:
+        if directory.failed_before:
+            _write_again(plan.disk, segment)
+        segment.file.sync()
+    plan.disk.sync_folder(plan.folder)
 
 
 def _write_again(disk: Disk, segment: Segment) -> None:
-    """Overwrite a segment with its content: after a failed sync, pages may be marked clean without being written."""
+    """Overwrite a segment with its content: after a failed sync, pages may be marked clean without being written.
+
+    What cannot be read is not in the cache, so nothing of it is left to be written.
+    """
     file = disk.open(segment.path)
     for position in range(0, segment.size, BLOCK_SIZE):
-        file.write((file.read(min(BLOCK_SIZE, segment.size - position), position),), position)
+        for at, _, content in read_in_parts(file, min(BLOCK_SIZE, segment.size - position), position):
+            if content is not None:
+                file.write((content,), at)
     file.sync()
     file.close()

@@ -6,11 +6,15 @@ follows a step back immediately, which only keeps records longer. The class is p
 readings in, and keeps the last result in a file.
 """
 
+import logging
 from contextlib import suppress
 from typing import Final
 
+from penstock.ports.clock import Clock
 from penstock.ports.disk import Disk
 from penstock.storage.checkpoint import write_unsynced
+
+logger = logging.getLogger(__name__)
 
 FILE_NAME: Final = "retention-clock"
 # Clocks drift and are slewed; two readings are at most some minutes apart.
@@ -71,3 +75,18 @@ def load(disk: Disk, folder: str) -> int | None:
         return int(now_ms) if version == b"0" and rest == b"" else None
     except (FileNotFoundError, ValueError):
         return None
+
+
+def read(clock: RetentionClock, readings: Clock) -> int:
+    """Read the clock, and log when it begins to ignore a jump."""
+    is_first, doubted = clock.is_new, clock.is_doubtful
+    wall_ms = readings.wall_ms()
+    now_ms = clock.read(wall_ms=wall_ms, monotonic_ms=int(readings.monotonic() * 1000))
+    if clock.is_doubtful and not doubted:
+        ahead_s = (wall_ms - now_ms) // 1000
+        if is_first:
+            # A node that was stopped cannot tell how long: every restart begins like this.
+            logger.info("retention ignores the last %d s for now, in which the node was stopped", ahead_s)
+        else:
+            logger.warning("the clock jumped forward by %d s: retention ignores the jump for now", ahead_s)
+    return now_ms

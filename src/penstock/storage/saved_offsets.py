@@ -6,12 +6,14 @@ meaning of the offsets.
 """
 
 from collections.abc import Callable, ItemsView, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from penstock.model.errors import StorageError
 from penstock.model.ids import TopicPartition
 from penstock.ports.disk import Disk, File
-from penstock.storage.checkpoint import encode_offsets, read_offsets, write_offsets
+from penstock.storage.checkpoint import encode_offsets_job, read_offsets, write_offsets
+from penstock.storage.directory import RunJob, run_now
 
 Done = Callable[[OSError | None], None]
 # Not the temporary name of `save_now`, which may run at the same time.
@@ -21,7 +23,6 @@ _UNFINISHED = ".later"
 class _Write(NamedTuple):
     """A write in progress, the callbacks that wait for it, and the number of `save_now` writes before it."""
 
-    file: File
     offsets: dict[TopicPartition, int]
     served: list[Done]
     number: int
@@ -37,9 +38,14 @@ class SavedOffsets:
         name: str,
         open_logs: Callable[[], Mapping[TopicPartition, int]],
         with_reserve: Callable[[Callable[[], Any]], Any] = lambda work: work(),
+        run: RunJob = run_now,
     ) -> None:
-        """Load the file. `with_reserve` lets writes use reserved space, so that a full disk can be cleaned up."""
+        """Load the file. `with_reserve` lets writes use reserved space, so that a full disk can be cleaned up.
+
+        `run` encodes the offsets of thousands of logs in slices.
+        """
         self._with_reserve = with_reserve
+        self._run = run
         self._disk = disk
         self._folder = folder
         self._path = f"{folder}/{name}"
@@ -135,15 +141,31 @@ class SavedOffsets:
         if offsets == self._on_disk:
             self._end(served, None)
             return
-        content = encode_offsets(offsets)
+        write = _Write(offsets, served, self._writes)
+        self._under_way = offsets
+        self._run(encode_offsets_job(offsets), partial(self._encoded, write))
+
+    def _encoded(self, write: _Write, content: bytes | None, problem: BaseException | None) -> None:
+        if self._is_stopped:
+            return
+        if content is None:
+            assert isinstance(problem, OSError), problem
+            self._failed(write, problem)
+            return
+        if write.number != self._writes:
+            self._under_way = {}
+            self._retry(write)
+            return
         try:
             file: File = self._with_reserve(lambda: self._write_unfinished(content))
         except OSError as error:
-            self._end(served, error)
+            self._failed(write, error)
             return
-        write = _Write(file, offsets, served, self._writes)
-        self._under_way = offsets
-        self._disk.sync_later(file, lambda error: self._synced(write, error))
+        self._disk.sync_later(file, partial(self._synced, write, file))
+
+    def _failed(self, write: _Write, error: OSError) -> None:
+        self._under_way = {}
+        self._end(write.served, error)
 
     def _write_unfinished(self, content: bytes) -> File:
         file = self._disk.open(self._path + _UNFINISHED, create=True)
@@ -151,8 +173,8 @@ class SavedOffsets:
         file.write((content,), 0)
         return file
 
-    def _synced(self, write: _Write, error: OSError | None) -> None:
-        write.file.close()
+    def _synced(self, write: _Write, file: File, error: OSError | None) -> None:
+        file.close()
         self._under_way = {}
         if self._is_stopped:
             return

@@ -38,31 +38,37 @@ def scan_batches(
     check_crc: bool,
     below: int = OFFSET_MAX,
     block_size: int = 0,
+    until: int = OFFSET_MAX,
 ) -> Iterator[tuple[int, HeaderTuple]]:
     """Yield position and header of each batch from a position, which must be the beginning of a batch.
 
     `offset` is the lowest allowed base offset of the first batch, `base_offset` is that of the segment, and no batch
-    may reach the offset `below`.
+    may reach the offset `below`. A batch that ends after the position `until` is not read.
     """
     block_size = block_size or (BLOCK_SIZE if check_crc else WINDOW_SIZE)
     view = memoryview(bytearray(max(min(block_size, end - position), 0)))
+    readable = min(end, until)
     start = filled = 0
     while position < end:
         at = position - start
+        if position + HEADER_SIZE > until:
+            return
         if at + HEADER_SIZE > filled:
             start, at = position, 0
-            filled = file.read_into(view[: min(len(view), end - position)], position)
+            filled = file.read_into(view[: min(len(view), readable - position)], position)
             if filled < HEADER_SIZE:
                 raise BadBatch(position, f"only {filled} bytes are left, less than a batch header")
         header: HeaderTuple = unpack_header(view, at)
         size = header[1] + LOG_OVERHEAD
         why = header_error(header, left=end - position, offset=offset, base_offset=base_offset, below=below)
         if why is None and check_crc:
+            if position + size > until:
+                return
             if at + size > filled:
                 start, at = position, 0
                 if size > len(view):
                     view = memoryview(bytearray(size))
-                filled = file.read_into(view[: min(len(view), end - position)], position)
+                filled = file.read_into(view[: min(len(view), readable - position)], position)
                 if filled < size:
                     raise BadBatch(position, f"the batch has {size} bytes, but only {filled} are left")
             if crc32c(view[at + ATTRIBUTES_AT : at + size]) != header[4]:

@@ -20,6 +20,7 @@ from penstock.storage.directory import LogDirectory
 from penstock.storage.index_builder import HEADERS_PER_SLICE, IndexBuilder, indexed_max_timestamp
 from penstock.storage.offset_index import OffsetIndex
 from penstock.storage.scan import OFFSET_MAX, BadBatch, header_error, scan_batches
+from penstock.storage.search_hints import NO_HINTS
 from penstock.storage.time_index import TimeIndex
 from penstock.storage.txn_index import TxnIndex
 from penstock.wire.batch import HEADER_SIZE, LOG_OVERHEAD, HeaderTuple, unpack_header
@@ -27,7 +28,6 @@ from penstock.wire.batch import HEADER_SIZE, LOG_OVERHEAD, HeaderTuple, unpack_h
 NEVER: Final = 1 << 62
 # The boundaries of this many of the newest batches are kept, 16 bytes each.
 BOUNDARIES_MAX: Final = 8192
-HINTS_MAX: Final = 256
 # Boundaries are dropped when an index entry is added, so entries must not be arbitrarily far apart.
 INDEX_INTERVAL_MAX: Final = 1024 * 1024
 # An index that ends this far before its log has lost entries.
@@ -99,16 +99,16 @@ class Segment:
         self.directory = directory
         self.folder = folder
         self.base_offset = base_offset
-        self.path = f"{folder}/{file_name(base_offset, '.log')}"
+        self.path = path = f"{folder}/{file_name(base_offset, '.log')}"
         self.size = size
         self.index_interval = min(index_interval, INDEX_INTERVAL_MAX)
         self.index_size_max = index_size_max
         self.created_ms = created_ms
         # Whether an index is full.
         self.full = False
-        self.offset_index = OffsetIndex(f"{folder}/{file_name(base_offset, '.index')}", base_offset)
-        self.time_index = TimeIndex(f"{folder}/{file_name(base_offset, '.timeindex')}", base_offset)
-        self.txn_index = TxnIndex(f"{folder}/{file_name(base_offset, '.txnindex')}", base_offset, loaded=size == 0)
+        self.offset_index = OffsetIndex(path, base_offset)
+        self.time_index = TimeIndex(path, base_offset)
+        self.txn_index = TxnIndex(path, base_offset, loaded=size == 0)
         # The lowest first offset of the transactions that were open at the beginning of the segment, once it was read.
         self.first_open_before: int | None = None
         self.max_timestamp: int = NO_TIMESTAMP
@@ -117,11 +117,10 @@ class Segment:
         self.roll_after = self.roll_after_now = NEVER
         # Bytes of log since the last index entry.
         self.unindexed = 0
-        self.boundary_offsets = array("q")
-        self.boundary_positions = array("q")
+        self.boundary_offsets, self.boundary_positions = array("q"), array("q")
         self._indexed = self._timed = size == 0
         self._writer: File | None = None
-        self._hints: dict[int, int] = {}
+        self._hints = NO_HINTS
         # Bytes before this position were written by an earlier process; `checked` has the ranges that were verified.
         self.unchecked_end = size
         self.checked: CheckedRanges | None = CheckedRanges() if size else None
@@ -141,9 +140,13 @@ class Segment:
     def open_for_append(self) -> File:
         if self._writer is None:
             self.ensure_timed()
-            self._writer = self.directory.disk.open(self.path, create=True)
+            self._writer = self.directory.disk.open(self.path, create=self.size == 0)
             self.directory.open_files.forget(self.path)
         return self._writer
+
+    def release_file(self) -> None:
+        """Close the file of the active segment until it is written to again. Slices that use it stay readable."""
+        self._writer = None
 
     def save_indexes(self) -> tuple[File, File]:
         """Write unsaved index entries and return the files, for a sync. Raises OSError."""
@@ -159,8 +162,7 @@ class Segment:
         self.forget_boundaries()
 
     def forget_boundaries(self) -> None:
-        self.boundary_offsets = array("q")
-        self.boundary_positions = array("q")
+        self.boundary_offsets, self.boundary_positions = array("q"), array("q")
 
     def paths(self) -> tuple[str, ...]:
         return self.path, self.offset_index.path, self.time_index.path, self.txn_index.path
@@ -231,7 +233,7 @@ class Segment:
         if self.txn_index.loaded:
             self.txn_index.truncate(offset)
         self.forget_boundaries()
-        self._hints.clear()
+        self._hints = NO_HINTS
         if position < self.unchecked_end:
             self.unchecked_end = position
             self.checked = CheckedRanges() if position else None
@@ -290,11 +292,14 @@ class Segment:
         offsets = self.boundary_offsets
         if offsets and offset >= offsets[0]:
             return self.boundary_positions[bisect_right(offsets, offset) - 1]
-        position = self._hints.get(offset)
+        hints = self._hints
+        position = hints.position_of(offset)
         if position is not None:
             return position
-        for position, header in self.headers_from(self.search_start(offset)):
+        start = hints.start_for(offset, self.size)
+        for position, header in self.headers_from(self.search_start(offset) if start is None else start):
             if header[0] + header[6] >= offset:
+                self._hints = hints.with_found(position, header)
                 return position
         return None
 
@@ -316,9 +321,7 @@ class Segment:
             base_offset = self._checked_entry(slot)
             if base_offset is not None:
                 # The reader's next fetch has this offset, and needs no search.
-                if len(self._hints) >= HINTS_MAX:
-                    self._hints.clear()
-                self._hints[base_offset] = stop
+                self._hints = self._hints.with_start(base_offset, stop)
                 return stop - start
             self.rebuild_indexes()
             slot = self.offset_index.last_within(limit, end=end)
@@ -467,16 +470,19 @@ class Segment:
             return
         self.use_indexes(builder)
 
-    def use_indexes(self, builder: IndexBuilder, *, synced: bool = True) -> None:
+    def use_indexes(self, builder: IndexBuilder, *, synced: bool = True, is_active: bool = False) -> None:
         """Replace the offset and time index by those that were built from all batches; save them if they are read."""
         # The files may have been renamed since the build began.
-        builder.offset_index.path, builder.time_index.path = self.offset_index.path, self.time_index.path
+        builder.offset_index.take_path(self.offset_index)
+        builder.time_index.take_path(self.time_index)
         self.offset_index, self.time_index = builder.offset_index, builder.time_index
         self.max_timestamp, self.max_timestamp_offset = builder.max_timestamp, builder.max_timestamp_offset
         self.unindexed = builder.unindexed
-        self._hints.clear()
+        self._hints = NO_HINTS
         self._indexed = self._timed = True
-        if self._writer is None and self.max_timestamp >= 0:
+        # A small active segment gets its last entry when it is closed: one in each log takes 260 bytes.
+        is_open = self._writer is not None or (is_active and self.is_small)
+        if self.max_timestamp >= 0 and not is_open:
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
         if self.is_small:
             return

@@ -35,15 +35,19 @@ class ListedSegment(NamedTuple):
     size: int
 
 
+_NONE: Final[list[ListedSegment]] = []
+"""Stands for the empty list of each log without closed segments. Never changed."""
+
+
 class SegmentList:
     """The closed segments of one log, oldest first, as far as they are listed."""
 
-    __slots__ = ("_changes", "_entries", "_path", "begins_at", "disk", "exists", "is_void", "may_be_empty")
+    __slots__ = ("_changes", "_entries", "_folder", "begins_at", "disk", "exists", "is_void", "may_be_empty")
 
     def __init__(self, disk: Disk, folder: str) -> None:
         self.disk = disk
-        self._path = f"{folder}/{FILE_NAME}"
-        self._entries: list[ListedSegment] = []
+        self._folder = folder
+        self._entries = _NONE
         self._changes = 0
         self.begins_at: int | None = None
         """The base offset of the first segment when it last changed; None if it never did."""
@@ -55,7 +59,7 @@ class SegmentList:
 
     @property
     def path(self) -> str:
-        return self._path
+        return f"{self._folder}/{FILE_NAME}"
 
     def __iter__(self) -> Iterator[ListedSegment]:
         return iter(self._entries)
@@ -97,7 +101,7 @@ class SegmentList:
         del self._entries[:kept]
 
     def _append(self, base_offset: int, end_offset: int, kind: int) -> File:
-        file = self.disk.open(self._path, create=True)
+        file = self.disk.open(self.path, create=True)
         if self.is_void:
             file.truncate(0)
             self._changes, self.is_void = 0, False
@@ -111,7 +115,7 @@ class SegmentList:
 
     def load(self) -> None:
         """Read the file. A torn last change is ignored; with damage elsewhere, the whole list is void."""
-        content = self.disk.read_file(self._path)
+        content = self.disk.read_file(self.path)
         self.exists = True
         whole = len(content) // _CHANGE.size
         for number in range(whole):
@@ -131,7 +135,7 @@ class SegmentList:
             if self.may_be_empty:
                 changes = [(base, end, RESTART) for base, end, _ in changes]
             changes += self._entries
-            self.disk.replace_file(self._path, b"".join(_encode(*each) for each in changes))
+            self.disk.replace_file(self.path, b"".join(_encode(*each) for each in changes))
             self._changes = len(changes)
 
     def _void(self) -> None:
@@ -153,6 +157,8 @@ class SegmentList:
         if first and self._entries[first - 1].end_offset > base_offset:
             first -= 1
         last = bisect_left(self._entries, end_offset, key=_base_of)
+        if self._entries is _NONE:
+            self._entries = []
         self._entries[first:last] = [ListedSegment(base_offset, end_offset, kind)]
 
 

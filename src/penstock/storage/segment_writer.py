@@ -27,21 +27,18 @@ if TYPE_CHECKING:
 class SegmentWriter:
     """Appends batches whose offsets are already set."""
 
-    __slots__ = ("_file", "_is_torn", "_log", "_segment_bytes", "_segments", "roll_ms")
+    __slots__ = ("_file", "_is_torn", "_log", "_segment_bytes", "_segments", "is_open", "roll_ms")
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self._segments = log.segments
-        # The active segment's file, once something is written to it.
+        # The active segment's file, once something is written to it, unless it was released.
         self._file: File | None = None
+        self.is_open = False
+        """Whether the active segment may have been written to since the log was opened or truncated."""
         # Whether the file may end with a part of a batch.
         self._is_torn = False
         self._segment_bytes = self.roll_ms = 0
-
-    @property
-    def is_open(self) -> bool:
-        """Return whether the active segment may have been written to since the log was opened or truncated."""
-        return self._file is not None
 
     def apply_settings(self, settings: TopicSettings) -> None:
         """Use other limits from the next append on."""
@@ -51,7 +48,7 @@ class SegmentWriter:
             # The jitter is derived from the folder name, so that it is the same after a restart.
             roll_ms -= crc32c(self._log.folder.encode()) % min(settings.segment_jitter_ms, roll_ms)
         self.roll_ms = roll_ms
-        if self._file is not None:
+        if self.is_open:
             self._segments.active.set_roll_times(roll_ms)
 
     # Writing
@@ -111,15 +108,18 @@ class SegmentWriter:
         log, active = self._log, self._segments.active
         try:
             aborted.ensure_loaded(log, len(self._segments) - 1)
-            self._file = active.open_for_append()
+            file = active.open_for_append()
             active.set_roll_times(self.roll_ms)
         except OSError as error:
-            raise StorageError(f"{active.path}: {error}") from error
+            # If an I/O error persists, the log is quarantined, so that another replica leads or this one is refilled.
+            log.reader.on_read_error(active, max(active.base_offset, log.start_offset), error)
         except BadBatch as bad:
             log.quarantine.refuse_damage(active, bad)
         except Damaged as found:
             log.quarantine.refuse_damage(found.segment, found.bad)
-        return self._file
+        self._file, self.is_open = file, True
+        log.directory.open_writers.opened(log)
+        return file
 
     def _write_failed(self, error: OSError) -> NoReturn:
         """Remove what a failed write may have left, now or before the next append."""
@@ -190,16 +190,26 @@ class SegmentWriter:
             segment.save_indexes()
         log.flusher.sync_folder_next(log.folder)
         self._segments.add(segment)
-        self._file = file
+        self._file, self.is_open = file, True
+        log.directory.open_writers.opened(log)
 
     def forget_file(self) -> None:
         """Open the active segment again before the next write, because the log was truncated."""
+        self._file, self.is_open = None, False
+
+    def release(self) -> bool:
+        """Close the active segment's file until the next write; return False if it has unsynced writes."""
+        if self._is_torn or not self._log.flusher.release_file():
+            return False
         self._file = None
+        self._segments.active.release_file()
+        self._log.directory.on_release(self._segments.active.path)
+        return True
 
     def close(self) -> Segment | None:
         """Close the active segment's file; return the segment if it was written to."""
-        if self._file is None:
+        if not self.is_open:
             return None
-        self._file = None
+        self._file, self.is_open = None, False
         self._segments.active.close_for_append()
         return self._segments.active

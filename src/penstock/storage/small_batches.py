@@ -15,6 +15,8 @@ FOLLOWED_COUNT_MAX: Final = 16
 OPENED_COUNT_MAX: Final = 2
 """In batches with up to this many records, the fields of each record are checked as well."""
 _VARINT_SIZE_MAX: Final = 10
+_NULL: Final = 1
+"""The size of a field that is null: -1 in zigzag encoding."""
 
 
 def check(records: memoryview, count: int) -> None:
@@ -22,16 +24,14 @@ def check(records: memoryview, count: int) -> None:
     position, end = HEADER_SIZE, len(records)
     try:
         for index in range(count):
-            byte = records[position]
-            # One-byte sizes are the common case; in zigzag encoding a non-negative size is an even number.
-            if byte < 0x80:
-                size, start = byte >> 1, position + 1
-                negative = byte & 1
+            number = records[position]
+            if number < 0x80:
+                start = position + 1
             else:
                 number, start = _varint(records, position)
-                size, negative = number >> 1, number & 1
-            position = start + size
-            if negative or position > end:
+            position = start + (number >> 1)
+            # In zigzag encoding a negative size is an odd number.
+            if number & 1 or position > end:
                 raise InvalidRecord(f"record {index} does not fit into the batch")
             if count <= OPENED_COUNT_MAX:
                 _check_fields(records, start, position, index)
@@ -43,9 +43,12 @@ def check(records: memoryview, count: int) -> None:
 
 def _varint(view: memoryview, position: int) -> tuple[int, int]:
     """Return a varint without zigzag decoding, and the position after it."""
-    byte = view[position]
-    if byte < 0x80:
-        return byte, position + 1
+    first = view[position]
+    if first < 0x80:
+        return first, position + 1
+    second = view[position + 1]
+    if second < 0x80:
+        return first & 0x7F | second << 7, position + 2
     value = shift = 0
     for _ in range(_VARINT_SIZE_MAX):
         byte = view[position]
@@ -58,16 +61,18 @@ def _varint(view: memoryview, position: int) -> tuple[int, int]:
 
 
 def _check_fields(view: memoryview, start: int, end: int, index: int) -> None:
-    _, position = _varint(view, start + 1)  # the timestamp, after the attributes
-    _, position = _varint(view, position)  # the offset, which Kafka does not check either
-    position = _skip_bytes(view, position, end, nullable=True)
+    # The timestamp, after the attributes, and the offset, which Kafka does not check either: one byte each in most.
+    position = start + 2 if view[start + 1] < 0x80 else _varint(view, start + 1)[1]
+    position = position + 1 if view[position] < 0x80 else _varint(view, position)[1]
+    position = position + 1 if view[position] == _NULL else _skip_bytes(view, position, end, nullable=True)
     position = _skip_bytes(view, position, end, nullable=True)
     count, position = _varint(view, position)
-    if count & 1 or count >> 1 > end - position:
-        raise InvalidRecord(f"record {index} has an impossible number of headers")
-    for _ in range(count >> 1):
-        position = _skip_bytes(view, position, end, nullable=False)
-        position = _skip_bytes(view, position, end, nullable=True)
+    if count:
+        if count & 1 or count >> 1 > end - position:
+            raise InvalidRecord(f"record {index} has an impossible number of headers")
+        for _ in range(count >> 1):
+            position = _skip_bytes(view, position, end, nullable=False)
+            position = _skip_bytes(view, position, end, nullable=True)
     if position != end:
         raise InvalidRecord(f"the fields of record {index} do not fill it")
 
@@ -75,7 +80,7 @@ def _check_fields(view: memoryview, start: int, end: int, index: int) -> None:
 def _skip_bytes(view: memoryview, position: int, end: int, *, nullable: bool) -> int:
     number, position = _varint(view, position)
     if number & 1:
-        if number == 1 and nullable:
+        if number == _NULL and nullable:
             return position
         raise InvalidRecord("a record has a field of negative size")
     position += number >> 1

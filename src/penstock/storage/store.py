@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Final
 from uuid import UUID
 
 from penstock.config.settings import TopicSettings
-from penstock.model.errors import PenstockError, StartupError, StorageError
+from penstock.model.errors import StartupError, StorageError
 from penstock.model.ids import TopicId, TopicPartition
 from penstock.ports.clock import Clock
 from penstock.ports.disk import Disk, FolderLock
@@ -30,6 +30,7 @@ from penstock.storage.journaled_disk import JournaledDisk, replay
 from penstock.storage.log import Log
 from penstock.storage.log_checkpoints import LogCheckpoints
 from penstock.storage.meta_properties import MetaProperties, claim_folder
+from penstock.storage.open_writers import OPEN_WRITERS_MAX
 from penstock.storage.partition_folder import (
     DAMAGED_SUFFIX,
     DELETE_SUFFIX,
@@ -49,13 +50,13 @@ from penstock.storage.recovery import recover_unreadable
 from penstock.storage.reserve import Reserve, is_disk_full
 from penstock.storage.retention_clock import RetentionClock
 from penstock.storage.store_checkpoints import StoreCheckpoints, make_durable
+from penstock.storage.sync_failure import SyncFailure
 from penstock.storage.write_probe import WriteProbe
 
 logger = logging.getLogger(__name__)
 
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 NO_BROKER_EPOCH: Final = -1
-SYNC_FAILED: Final = ".sync_failed"
 
 
 class LogStore(StoreCheckpoints):
@@ -69,6 +70,7 @@ class LogStore(StoreCheckpoints):
         entropy: Entropy,
         meta: MetaProperties,
         lock: FolderLock,
+        sync_failure: SyncFailure,
         *,
         clean: bool,
     ) -> None:
@@ -83,6 +85,7 @@ class LogStore(StoreCheckpoints):
         """Called when the folder becomes read-only, and when it accepts writes again."""
         self._probe: WriteProbe | None = None
         self._clock = clock
+        self._wall_ms = clock.wall_ms  # one bound method for all logs
         self._entropy = entropy
         self._lock = lock
         self._retention_clock = RetentionClock(
@@ -97,8 +100,10 @@ class LogStore(StoreCheckpoints):
             when_start_saved=self.log_starts.when_saved,
             truncating=self._truncating,
         )
-        directory.failed_before = self._disk.exists(self._path(SYNC_FAILED))
+        self._sync_failure = sync_failure
+        directory.failed_before = sync_failure.has_failed
         directory.on_failure = self._failed
+        directory.on_release = journal.sync_released
         journal.on_failure = directory.fail
 
     @classmethod
@@ -114,6 +119,7 @@ class LogStore(StoreCheckpoints):
         journal_size: int = JOURNAL_SIZE,
         journal_group_least: int = GROUP_FILES_LEAST,
         reserve_size: int = 0,
+        open_writers_max: int = OPEN_WRITERS_MAX,
     ) -> LogStore:
         """Lock and load a data folder; a new one gets the given cluster id, or a random one."""
         try:
@@ -124,34 +130,40 @@ class LogStore(StoreCheckpoints):
         except OSError as error:
             raise StartupError(f"cannot use {folder}: {error.strerror or error}") from None
         try:
-            in_use = any(is_partition_like(name) for name in disk.list(folder))
-            meta = claim_folder(disk, folder, cluster_id=cluster_id, node_id=node_id, entropy=entropy, in_use=in_use)
-            clean = disk.exists(f"{folder}/{CLEAN_SHUTDOWN}")
-            broker_epoch = _read_broker_epoch(disk, f"{folder}/{CLEAN_SHUTDOWN}") if clean else NO_BROKER_EPOCH
-            if clean:
-                disk.remove(f"{folder}/{CLEAN_SHUTDOWN}")
-            make_durable(disk, folder)
-            journal = Journal(
-                disk, folder, secret=entropy.uuid().int, size=journal_size, group_least=journal_group_least
-            )
-            reserve = Reserve(disk, folder, reserve_size)
-            replay(journal, folder, reserve)
-            directory = LogDirectory(JournaledDisk(disk, journal), folder, clock.monotonic)
-            directory.reserve = reserve
-            store = cls(directory, journal, clock, entropy, meta, lock, clean=clean)
-            store._probe = WriteProbe(directory, reserve, disk, clock, store._read_only_changed)
-            store._probe.start()
-            store.previous_broker_epoch = broker_epoch
-            store._pending_removals = [
-                (0, f"{folder}/{name}") for name in disk.list(folder) if name.endswith(DELETE_SUFFIX)
-            ]
-            return store
+            with ExitStack() as if_refused:
+                if_refused.callback(lock.release)
+                in_use = any(is_partition_like(name) for name in disk.list(folder))
+                meta = claim_folder(
+                    disk, folder, cluster_id=cluster_id, node_id=node_id, entropy=entropy, in_use=in_use
+                )
+                clean = disk.exists(f"{folder}/{CLEAN_SHUTDOWN}")
+                broker_epoch = _read_broker_epoch(disk, f"{folder}/{CLEAN_SHUTDOWN}") if clean else NO_BROKER_EPOCH
+                if clean:
+                    disk.remove(f"{folder}/{CLEAN_SHUTDOWN}")
+                make_durable(disk, folder)
+                journal = Journal(
+                    disk, folder, secret=entropy.uuid().int, size=journal_size, group_least=journal_group_least
+                )
+                reserve = Reserve(disk, folder, reserve_size)
+                sync_failure = SyncFailure(disk, folder)
+                if_refused.callback(sync_failure.close)
+                journal.on_failure = sync_failure.record
+                replay(journal, folder, reserve)
+                directory = LogDirectory(JournaledDisk(disk, journal), folder, clock.monotonic)
+                directory.reserve = reserve
+                # The other half is for connections and for files that are read.
+                directory.limit_writers(max(1, min(open_writers_max, disk.open_files_max() // 2)))
+                store = cls(directory, journal, clock, entropy, meta, lock, sync_failure, clean=clean)
+                store._probe = WriteProbe(directory, reserve, disk, clock, store._read_only_changed)
+                store._probe.start()
+                store.previous_broker_epoch = broker_epoch
+                store._pending_removals = [
+                    (0, f"{folder}/{name}") for name in disk.list(folder) if name.endswith(DELETE_SUFFIX)
+                ]
+                if_refused.pop_all()
+                return store
         except OSError as error:
-            lock.release()
             raise StartupError(f"cannot use {folder}: {error.strerror or error}") from None
-        except PenstockError:
-            lock.release()
-            raise
 
     @property
     def cluster_id(self) -> str:
@@ -203,30 +215,19 @@ class LogStore(StoreCheckpoints):
         return iter(list(self.logs.values()))
 
     def _failed(self, error: OSError) -> None:
-        """Notify the node, and leave a file for the next start if the disk accepts it."""
-        with suppress(OSError):
-            # Not synced, because no sync can be trusted now. It matters only as long as the page cache lives.
-            file = self._disk.open(self._path(SYNC_FAILED), create=True)
-            file.write((f"{error}\n".encode(),), 0)
-            file.close()
+        self._sync_failure.record(error)
         self.on_failure()
 
     # Time
 
     def retention_now_ms(self) -> int:
         """Return the time from which the age of records is computed; a jump of the wall clock does not move it."""
-        clock = self._retention_clock
-        is_first, doubted = clock.is_new, clock.is_doubtful
-        wall_ms = self._clock.wall_ms()
-        now_ms = clock.read(wall_ms=wall_ms, monotonic_ms=int(self._clock.monotonic() * 1000))
-        if clock.is_doubtful and not doubted:
-            ahead_s = (wall_ms - now_ms) // 1000
-            if is_first:
-                # A node that was stopped cannot tell how long: every restart begins like this.
-                logger.info("retention ignores the last %d s for now, in which the node was stopped", ahead_s)
-            else:
-                logger.warning("the clock jumped forward by %d s: retention ignores the jump for now", ahead_s)
-        return now_ms
+        return retention_clock.read(self._retention_clock, self._clock)
+
+    @property
+    def retention_lags(self) -> bool:
+        """Return whether the last `retention_now_ms` ignored a jump forward, which may still be accepted."""
+        return self._retention_clock.is_doubtful
 
     def checkpoint_retention_clock(self) -> None:
         retention_clock.save(self._disk, self.folder, self.retention_now_ms())
@@ -257,7 +258,7 @@ class LogStore(StoreCheckpoints):
             topic_partition,
             TopicId(topic_id),
             settings,
-            clock_wall_ms=self._clock.wall_ms,
+            clock_wall_ms=self._wall_ms,
             clean=self.was_clean or not exists,
             known=known,
             directory=self.directory,
@@ -285,7 +286,7 @@ class LogStore(StoreCheckpoints):
         if holding is Holding.UNKNOWN:
             # The folder may be that of a deleted topic with the same name.
             state.damaged_from = state.start_offset
-        log = Log(self.directory, folder, topic_partition, TopicId(topic_id), settings, state, self._clock.wall_ms)
+        log = Log(self.directory, folder, topic_partition, TopicId(topic_id), settings, state, self._wall_ms)
         self._register(log)
         return log
 
@@ -382,20 +383,23 @@ class LogStore(StoreCheckpoints):
         del self.logs[topic_partition]
 
     def set_aside_damaged(self, topic_partition: TopicPartition) -> str:
-        """Rename the folder of a damaged log, so that an empty one can be created; return the new name."""
+        """Rename the folder of a damaged log, so that an empty one can be created; return the new name.
+
+        Raises OSError: before the rename, after which the log is open as before, or later, after which it is not.
+        """
         log = self.logs[topic_partition]
         target = self._path(suffixed(topic_partition, self._entropy.uuid(), DAMAGED_SUFFIX))
         self._disk.rename(log.folder, target)
         del self.logs[topic_partition]
         log.abandon()
-        # The new log is recorded as held with its first batch.
-        self._held.note((log.topic_id, topic_partition.partition), Holding.UNKNOWN)
         self._unsynced_folders.discard(log)
         self.recovery_points.forget(topic_partition)
         # If the table of partitions were missing, a high watermark would mean that the folder is lost.
         self._forget_mark(topic_partition)
         self.log_starts.forget(topic_partition)
         self.clean_offsets.forget(topic_partition)
+        # The new log is recorded as held with its first batch. If this fails, it counts as lost, and is replaced again.
+        self._held.note((log.topic_id, topic_partition.partition), Holding.UNKNOWN)
         self._disk.sync_folder(self.folder)
         self._held.sync()
         return target
@@ -451,7 +455,7 @@ class LogStore(StoreCheckpoints):
                 self._journal.close()
                 if not self.was_clean and self._has_unopened:
                     return
-                self._disk.remove(self._path(SYNC_FAILED))
+                self._sync_failure.forget()
                 content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}).encode()
                 self.directory.with_reserve(lambda: self._disk.replace_file(self._path(CLEAN_SHUTDOWN), content))
         except (OSError, StorageError):
@@ -459,12 +463,14 @@ class LogStore(StoreCheckpoints):
             with suppress(OSError):
                 self._disk.remove(self._path(CLEAN_SHUTDOWN))
         finally:
+            self._mark_resets += 1
             if self._probe is not None:
                 self._probe.stop()
             for saved in (self.recovery_points, self.log_starts, self.clean_offsets):
                 saved.stop()
             self.logs.clear()
             self._held.close()
+            self._sync_failure.close()
             self._lock.release()
 
     def _close_logs(self) -> None:

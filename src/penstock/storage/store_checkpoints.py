@@ -4,10 +4,11 @@ The base class of `LogStore`, which passes these values to recovery, so that mis
 all values is in docs/internals/damage.md. Calls checkpoint.py, saved_offsets.py and held_partitions.py.
 """
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from penstock.config.settings import TopicSettings
@@ -21,6 +22,7 @@ from penstock.storage.checkpoint import (
     LOG_STARTS,
     RECOVERY_POINTS,
     encode_offsets,
+    encode_offsets_job,
     read_offsets,
     write_offsets,
     write_unsynced,
@@ -31,6 +33,8 @@ from penstock.storage.log import Log
 from penstock.storage.partition_folder import PARTITION_METADATA
 from penstock.storage.recovery import LogExpectations
 from penstock.storage.saved_offsets import SavedOffsets
+
+logger = logging.getLogger(__name__)
 
 # Recovery scans what was synced since the last checkpoint; this much takes a tenth of a second.
 UNCHECKED_SIZE_MAX: Final = 256 * 1024 * 1024
@@ -60,7 +64,9 @@ class StoreCheckpoints:
         self.logs: dict[TopicPartition, Log] = {}
         self._disk = directory.disk
         # As of the last checkpoint; logs that are not open keep the values that were read at startup.
-        self.recovery_points = SavedOffsets(self._disk, self.folder, RECOVERY_POINTS, dict, directory.with_reserve)
+        self.recovery_points = SavedOffsets(
+            self._disk, self.folder, RECOVERY_POINTS, dict, directory.with_reserve, self._run
+        )
         self._is_gathering = False
         self.log_starts = SavedOffsets(
             self._disk,
@@ -68,6 +74,7 @@ class StoreCheckpoints:
             LOG_STARTS,
             lambda: {at: log.start_offset for at, log in self.logs.items()},
             directory.with_reserve,
+            self._run,
         )
         # The progress of compaction. Without it, a log counts as dirty from its start.
         self.clean_offsets = SavedOffsets(
@@ -76,9 +83,13 @@ class StoreCheckpoints:
             CLEAN_OFFSETS,
             lambda: {at: log.compaction.clean_offset for at, log in self.logs.items()},
             directory.with_reserve,
+            self._run,
         )
         # Lower bounds, as read at startup or last written.
         self.high_watermarks: dict[TopicPartition, int] = read_offsets(self._disk, self._path(HIGH_WATERMARKS))
+        self._is_saving_marks = False
+        # The number of events after which high watermarks that were gathered before must not be written.
+        self._mark_resets = 0
         # The size of each active segment at the last checkpoint of its recovery point.
         self._checked_sizes: dict[TopicPartition, int] = {}
         # Deleted partitions whose high watermark may still be on disk.
@@ -133,11 +144,13 @@ class StoreCheckpoints:
         self.clean_offsets.reset(topic_partition)
         self.recovery_points.reset(topic_partition)
         if topic_partition in self._deleted_marks or topic_partition in self.high_watermarks:
+            self._mark_resets += 1
             left = {each: mark for each, mark in self.high_watermarks.items() if each != topic_partition}
             self.high_watermarks = self._write(HIGH_WATERMARKS, None, left)
             self._deleted_marks.clear()
 
     def _forget_mark(self, topic_partition: TopicPartition) -> None:
+        self._mark_resets += 1
         if topic_partition in self.high_watermarks:
             del self.high_watermarks[topic_partition]
             self._deleted_marks.add(topic_partition)
@@ -184,7 +197,7 @@ class StoreCheckpoints:
         """Write the recovery points in slices and off the event loop. A failed write is tried again with the next."""
         if not self._is_gathering:
             self._is_gathering = True
-            self.directory.run(self._gather_recovery_points(), self._gathered)
+            self._run(self._gather_recovery_points(), self._gathered)
 
     def _gathered(self, _: None, error: BaseException | None) -> None:
         self._is_gathering = False
@@ -225,6 +238,7 @@ class StoreCheckpoints:
                 self.recovery_points.keep({**self._points_at_marks(), topic_partition: offset})
             self.recovery_points.lower(topic_partition, offset)
         self.clean_offsets.lower(topic_partition, offset)
+        self._mark_resets += 1
         if self.high_watermarks.get(topic_partition, 0) > offset:
             self.high_watermarks = self._write(HIGH_WATERMARKS, None, {**self.high_watermarks, topic_partition: offset})
 
@@ -244,6 +258,7 @@ class StoreCheckpoints:
 
     def checkpoint_high_watermarks(self, marks: Mapping[TopicPartition, int]) -> None:
         """Write lower bounds of the high watermarks, without a sync: a file that fails its checks is ignored."""
+        self._mark_resets += 1
         if marks != self.high_watermarks:
             try:
                 write_unsynced(self._disk, self._path(HIGH_WATERMARKS), encode_offsets(marks))
@@ -252,6 +267,43 @@ class StoreCheckpoints:
             # Until the next synced write, a power failure may restore the entries that are left out.
             self._deleted_marks |= self.high_watermarks.keys() - marks.keys()
         self.high_watermarks = dict(marks)
+
+    def checkpoint_high_watermarks_later(self, gather: Job[dict[TopicPartition, int]]) -> None:
+        """Write the high watermarks that a job returns, like `checkpoint_high_watermarks`, but in slices.
+
+        If a log is truncated or deleted meanwhile, nothing is written: its value may be too high by then.
+        """
+        if not self._is_saving_marks:
+            self._is_saving_marks = True
+            self._run(self._save_marks(gather), self._marks_saved)
+
+    def _save_marks(self, gather: Job[dict[TopicPartition, int]]) -> Job[None]:
+        resets = self._mark_resets
+        marks = yield from gather
+        if resets != self._mark_resets:
+            return
+        removed: list[TopicPartition] = []
+        is_changed = len(marks) != len(self.high_watermarks)
+        for count, (each, mark) in enumerate(list(self.high_watermarks.items()), 1):
+            if each not in marks:
+                removed.append(each)
+            elif marks[each] != mark:
+                is_changed = True
+            if count % LOGS_PER_SLICE == 0:
+                yield None
+        if not is_changed and not removed:
+            return
+        content = yield from encode_offsets_job(marks)
+        if resets == self._mark_resets and self.directory.failure is None:
+            write_unsynced(self._disk, self._path(HIGH_WATERMARKS), content)
+            # Until the next synced write, a power failure may restore the entries that are left out.
+            self._deleted_marks.update(removed)
+            self.high_watermarks = marks
+
+    def _marks_saved(self, _: None, error: BaseException | None) -> None:
+        self._is_saving_marks = False
+        if error is not None:
+            logger.warning("cannot write the high watermarks: %s", error)
 
     def unchecked_size(self, log: Log) -> int:
         """Return how much more recovery would scan after a crash than after a checkpoint: if the sum over some logs
@@ -274,6 +326,9 @@ class StoreCheckpoints:
             except OSError as error:
                 raise StorageError(f"{self._path(name)}: {error}") from error
         return dict(new)
+
+    def _run(self, job: Job[Any], done: Callable[[Any, BaseException | None], None]) -> None:
+        self.directory.run(job, done)
 
     def _path(self, name: str) -> str:
         return f"{self.folder}/{name}"

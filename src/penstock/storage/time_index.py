@@ -15,6 +15,9 @@ from penstock.ports.disk import Disk
 from penstock.storage.index_file import IndexFile
 
 ENTRY: Final = Struct(">qi")
+# Stand for the empty columns of an index: with thousands of small segments, most are empty. Never changed.
+_NO_TIMESTAMPS: Final = array("q")
+_NO_OFFSETS: Final = array("i")
 
 
 class TimeIndex(IndexFile):
@@ -23,11 +26,11 @@ class TimeIndex(IndexFile):
     __slots__ = ("offsets", "timestamps")
 
     entry_size: ClassVar[int] = ENTRY.size
+    suffix: ClassVar[str] = ".timeindex"
 
-    def __init__(self, path: str, base_offset: int) -> None:
-        super().__init__(path, base_offset)
-        self.timestamps = array("q")
-        self.offsets = array("i")
+    def __init__(self, log_path: str, base_offset: int) -> None:
+        super().__init__(log_path, base_offset)
+        self.timestamps, self.offsets = _NO_TIMESTAMPS, _NO_OFFSETS
 
     def __len__(self) -> int:
         return len(self.timestamps)
@@ -48,9 +51,11 @@ class TimeIndex(IndexFile):
         """Add an entry, unless the largest timestamp is the same as in the last one."""
         if timestamp > (self.timestamps[-1] if self.timestamps else NO_TIMESTAMP):
             relative = last_offset - self.base_offset
+            if self.timestamps is _NO_TIMESTAMPS:
+                self.timestamps, self.offsets = array("q"), array("i")
             self.timestamps.append(timestamp)
             self.offsets.append(relative)
-            self._unsaved += ENTRY.pack(timestamp, relative)
+            self._add(ENTRY.pack(timestamp, relative))
 
     def last(self) -> tuple[int, int]:
         """Return the last timestamp and its offset, (-1, base offset) if the index is empty."""

@@ -51,6 +51,21 @@ def delete_old_segments(log: Log, high_watermark: int, now_ms: int) -> int:
     return count
 
 
+def may_delete(log: Log, now_ms: int) -> bool:
+    """Return False for a young log of one segment, like most of thousands: nothing of it can be deleted.
+
+    Cheaper than `delete_old_segments`, which decides about all others.
+    """
+    segments = log.segments
+    if len(segments.bases) > 1:
+        return True
+    settings, active = log.rules.settings, segments.active
+    if settings.retention_ms < 0 or active.size == 0:
+        return False
+    # An unknown timestamp counts as old.
+    return active.max_timestamp < now_ms - settings.retention_ms
+
+
 def _drop_hidden_segments(log: Log, now_ms: int, error: OSError | None) -> None:
     """Remove the segments before the start, now that it is on disk; after an error the next round tries again."""
     if error is not None or log.compaction.is_running or log.is_abandoned or log.directory.failure is not None:
@@ -146,8 +161,12 @@ def truncate_to(log: Log, offset: int) -> None:
     segment = log.segments[bisect_left(log.segments.bases, offset) - 1]
     flushed = log.offsets.flushed
     try:
-        position = segment.find(offset)
-        first_cut = offset if position is None else segment.header_at(position)[0]
+        try:
+            position = segment.find(offset)
+            first_cut = offset if position is None else segment.header_at(position)[0]
+        except OSError as error:
+            # Nothing is removed yet. If the error persists, the log is quarantined and copied again.
+            log.reader.on_read_error(segment, offset, error)
         # In a gap that compaction left, the log will end before the offset.
         in_hole = position is None or first_cut > offset
         recovery_point = segment.base_offset if in_hole else first_cut
@@ -195,7 +214,10 @@ def truncate_fully_and_start_at(log: Log, offset: int) -> None:
         log.directory.with_reserve(partial(log.writer.begin_at, offset))
         disk.sync_folder(log.folder)
         log.segment_list.add_start(offset).sync()
-        # An empty log is durable once its file name is synced, so nothing is left to wait for.
+        # The folder of a new log is otherwise synced with its first batch. A replica that joins the ISR with an empty
+        # log must not begin at 0 after a power failure.
+        log.flusher.sync_names()
+        # An empty log is durable once its names are synced, so nothing is left to wait for.
         log.offsets.restart(offset)
         log.epochs.clear()
         log.save_epochs()

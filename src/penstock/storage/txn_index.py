@@ -42,9 +42,10 @@ class TxnIndex(IndexFile):
     )
 
     entry_size: ClassVar[int] = ENTRY.size
+    suffix: ClassVar[str] = ".txnindex"
 
-    def __init__(self, path: str, base_offset: int, *, loaded: bool) -> None:
-        super().__init__(path, base_offset)
+    def __init__(self, log_path: str, base_offset: int, *, loaded: bool) -> None:
+        super().__init__(log_path, base_offset)
         self.loaded = loaded
         # The summary of the file that an earlier process wrote.
         self.expected: Summary | None = None
@@ -78,7 +79,7 @@ class TxnIndex(IndexFile):
         entry = ENTRY.pack(VERSION, *ended)
         self._take(ended)
         self._crc = crc32c(entry, self._crc)
-        self._unsaved += entry
+        self._add(entry)
 
     def _take(self, ended: EndedTransaction) -> None:
         if self.last_offsets is _NONE:

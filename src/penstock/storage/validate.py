@@ -9,6 +9,7 @@ UnsupportedCompressionType.
 from functools import partial
 from struct import Struct
 from typing import Final, NamedTuple
+from weakref import WeakValueDictionary
 
 from penstock.config.settings import TopicSettings
 from penstock.model.errors import (
@@ -130,6 +131,7 @@ class AppendRules:
     """The topic settings that `Log.append` checks, computed once per change of the settings."""
 
     __slots__ = (
+        "__weakref__",
         "broker_time",
         "changes_batches",
         "max_message_bytes",
@@ -145,6 +147,18 @@ class AppendRules:
         self.broker_time = settings.message_timestamp_type == "LogAppendTime"
         self.opens_batches = needs_preparing(settings)
         self.changes_batches = self.opens_batches or self.broker_time
+
+
+# By the identity of the settings, which exist as long as their rules.
+_RULES: Final = WeakValueDictionary[int, AppendRules]()
+
+
+def rules_of(settings: TopicSettings) -> AppendRules:
+    """Return the rules of these settings, which all logs with the same settings share."""
+    rules = _RULES.get(id(settings))
+    if rules is None:
+        rules = _RULES[id(settings)] = AppendRules(settings)
+    return rules
 
 
 class Unprepared(Exception):

@@ -105,11 +105,14 @@ def parse_header(frame: memoryview) -> Header:
 
 def read_uvarint(data: bytes | mmap | memoryview, position: int) -> tuple[int, int]:
     """Read an unsigned varint of at most 32 bits; return it and the position behind it."""
-    value = shift = 0
     try:
         byte = data[position]
         if byte < 0x80:  # as most are
             return byte, position + 1
+        second = data[position + 1]
+        if second < 0x80:
+            return byte & 0x7F | second << 7, position + 2
+        value = shift = 0
         for _ in range(_VARINT_SIZE_MAX):
             byte = data[position]
             position += 1

@@ -26,7 +26,9 @@ __all__ = [
     "encode_batch",
     "encode_plain_batch",
     "iter_batches",
+    "plain_record",
     "recompress_batch",
+    "seal_plain_batch",
     "with_payload",
 ]
 
@@ -87,16 +89,26 @@ def encode_batch(
     return _seal(base_offset, leader_epoch, sealed, compress(codec, payload, level))
 
 
-def encode_plain_batch(records: Sequence[tuple[bytes, bytes | None]], *, timestamp: int) -> bytearray:
+def encode_plain_batch(records: Sequence[tuple[bytes | None, bytes | None]], *, timestamp: int) -> bytearray:
     """Encode one batch of keys and values with one timestamp: the bytes of `encode_batch`, several times faster."""
-    parts: list[bytes] = [b"", b""]
-    for delta, (key, value) in enumerate(records):
+    return seal_plain_batch([plain_record(*record, delta) for delta, record in enumerate(records)], timestamp=timestamp)
+
+
+def plain_record(key: bytes | None, value: bytes | None, delta: int) -> bytes:
+    """Encode a record without headers that has the timestamp of its batch."""
+    if key is None:
+        head = b"\0\0" + _varint_of(delta) + b"\1"
+    else:
         head = b"".join((b"\0\0", _varint_of(delta), _varint_of(len(key)), key))
-        tail = b"\1\0" if value is None else b"".join((_varint_of(len(value)), value, b"\0"))
-        parts += (_varint_of(len(head) + len(tail)), head, tail)
+    tail = b"\1\0" if value is None else b"".join((_varint_of(len(value)), value, b"\0"))
+    return b"".join((_varint_of(len(head) + len(tail)), head, tail))
+
+
+def seal_plain_batch(records: Sequence[bytes], *, timestamp: int) -> bytearray:
+    """Return the batch of records that `plain_record` has encoded."""
     count = len(records)
-    parts[1] = sealed = _SEALED.pack(0, count - 1, timestamp, timestamp, -1, -1, -1, count)
-    payload = b"".join(parts)
+    sealed = _SEALED.pack(0, count - 1, timestamp, timestamp, -1, -1, -1, count)
+    payload = b"".join((sealed, *records))
     length = batch.LENGTH_LEAST + len(payload) - len(sealed)
     return bytearray(_UNSEALED.pack(0, length, -1, batch.MAGIC, crc32c(payload)) + payload)
 

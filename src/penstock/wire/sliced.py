@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from penstock.model.job import Job
 from penstock.wire import reader, writer
+from penstock.wire.disposal import disposing_all
 from penstock.wire.reader import AnyBody, Reader
 from penstock.wire.schema import FieldShape, cached, shape_of
 from penstock.wire.writer import Writer, append_uvarint
@@ -89,21 +90,26 @@ def _array_reading(field: FieldShape, wanted: dict[str, FieldShape], flexible: b
         count, position = read_count(data, position)
         if count is None:
             return None, position
-        elements = []
-        for _ in range(count):
-            data.slice_left -= 1
-            if data.slice_left <= 0:
-                data.slice_left = ELEMENTS_PER_CHECK
-                data.checks_left -= 1
-                if data.checks_left <= 0 or position > data.slice_end:
-                    data.checks_left = CHECKS_PER_SLICE
-                    data.slice_end = position + BYTES_PER_SLICE
-                    yield None
-            if nested is None:
-                element, position = read(data, position)
-            else:
-                element, position = yield from nested(data, position)
-            elements.append(element)
+        elements: list[Any] = []
+        try:
+            for _ in range(count):
+                data.slice_left -= 1
+                if data.slice_left <= 0:
+                    data.slice_left = ELEMENTS_PER_CHECK
+                    data.checks_left -= 1
+                    if data.checks_left <= 0 or position > data.slice_end:
+                        data.checks_left = CHECKS_PER_SLICE
+                        data.slice_end = position + BYTES_PER_SLICE
+                        yield None
+                if nested is None:
+                    element, position = read(data, position)
+                else:
+                    element, position = yield from nested(data, position)
+                elements.append(element)
+        except Exception:
+            # The request is malformed; the elements before that are as many as its sender likes.
+            yield from disposing_all(elements)
+            raise
         return tuple(elements), position
 
     return reading

@@ -13,10 +13,9 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import Any
 
 from penstock.worker.dead_letter import words_of
 from penstock.worker.lanes import Lanes, PartitionId, Task
@@ -222,7 +221,7 @@ class Engine:
 
     def _run(self, record: Record) -> None:
         outcome = self._handler(record)
-        if inspect.iscoroutine(outcome):
+        if inspect.isawaitable(outcome):
             # Check the result, not the handler: a partial or a lambda hides an `async def`.
             with self._changed:
                 self._loop = self._loop or _LoopThread()
@@ -247,6 +246,15 @@ class Engine:
             self._changed.notify_all()
 
 
+async def _exit_of(work: Awaitable[None]) -> BaseException | None:
+    """Await a handler; return the exception if it would end the loop, which every other handler needs."""
+    try:
+        await work
+    except (SystemExit, KeyboardInterrupt) as error:
+        return error
+    return None
+
+
 class _LoopThread:
     """One event loop for all coroutine handlers, so that they can share sessions and pools."""
 
@@ -255,9 +263,10 @@ class _LoopThread:
         self._thread = threading.Thread(target=self._loop.run_forever, name="penstock-worker-loop", daemon=True)
         self._thread.start()
 
-    def run(self, work: Coroutine[Any, Any, None]) -> None:
-        future: Future[None] = asyncio.run_coroutine_threadsafe(work, self._loop)
-        future.result()
+    def run(self, work: Awaitable[None]) -> None:
+        future: Future[BaseException | None] = asyncio.run_coroutine_threadsafe(_exit_of(work), self._loop)
+        if (exit_error := future.result()) is not None:
+            raise exit_error
 
     def end(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)

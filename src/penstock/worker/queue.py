@@ -3,8 +3,8 @@
 A handler that returns accepts its record; `Reject` and the errors in `Retry.never` reject it; any other error
 releases it, and the broker delivers it again, to this or another worker, after the group's delay and up to its
 delivery limit. Dead letters are the broker's, too. A poll returns only when every record of the previous one is
-acknowledged, so a batch should take less time than the lock; the worker warns if one did not. Calls to the consumer
-stay on one thread.
+acknowledged, so a batch should take less time than the lock; the worker warns if one did not. A worker that stops
+releases the records whose handlers have not begun. Calls to the consumer stay on one thread.
 """
 
 from __future__ import annotations
@@ -96,7 +96,9 @@ class QueueLoop:
         return len(messages)
 
     def _handle(self, message: Message) -> str:
-        """Call the handler on a thread of the pool."""
+        """Call the handler on a thread of the pool; release the record if the worker is stopping."""
+        if self._is_stopping():
+            return RELEASED
         record = from_message(message)
         try:
             result = self._handler(record)

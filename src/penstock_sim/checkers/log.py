@@ -184,13 +184,15 @@ def inv_10_marks_never_go_back(history: History) -> Iterator[str]:
         if before is None:
             continue
         for name in ("high_watermark", "last_stable_offset", "log_start"):
-            if name == "log_start" and poll.leader_epoch != before.leader_epoch:
-                # As in Kafka, a leader that was down when records were deleted learns it from the next leader.
+            least = getattr(before, name)
+            if name != "high_watermark" and least == before.log_start and poll.leader_epoch != before.leader_epoch:
+                # As in Kafka, a leader that was down when records were deleted learns it from the next leader. The last
+                # stable offset of the previous leader was its log start, if an open transaction began before it.
                 continue
-            if getattr(poll, name) < getattr(before, name):
+            if getattr(poll, name) < least:
                 yield (
-                    f"{poll.partition}: {poll.client} saw {name} go from {getattr(before, name)} to "
-                    f"{getattr(poll, name)} at {poll.ended:.3f} s"
+                    f"{poll.partition}: {poll.client} saw {name} go from {least} to {getattr(poll, name)} "
+                    f"at {poll.ended:.3f} s"
                 )
 
 

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from penstock_sim.history import FAIL, OK, History, PartitionId, Settled, View
+from penstock_sim.history import FAIL, OK, Delivered, History, PartitionId, Settled, View
 
 ACCEPT, RELEASE, REJECT = 1, 2, 3
 SURE_PART = 0.9
@@ -13,19 +13,27 @@ SEEN_LATE_S = 15.0
 
 
 def inv_71_an_answered_acknowledgement_is_final(history: History) -> Iterator[str]:
-    """A record whose ACCEPT or REJECT was answered without an error is not delivered again in its state epoch."""
+    """A record whose ACCEPT or REJECT was answered without an error is not delivered again in its state epoch.
+
+    The acknowledgement of a record that is being deleted is ignored. As in Kafka, the next leader may not know of the
+    deletion yet, and one that has been deposed delivers records until it knows.
+    """
     if history.shares_may_repeat:
         return
     final: dict[tuple[str, PartitionId], dict[int, float]] = defaultdict(dict)
     for entry in history.settled:
         if entry.outcome == OK and entry.kind in (ACCEPT, REJECT):
             offsets = final[entry.group, entry.partition]
-            for offset in range(entry.first, entry.last + 1):
+            trims = (each for each in history.trimmed if each.partition == entry.partition)
+            deleted = max((each.offset for each in trims if each.began < entry.ended), default=0)
+            for offset in range(max(entry.first, deleted), entry.last + 1):
                 offsets[offset] = min(offsets.get(offset, entry.ended), entry.ended)
     altered = {each.partition: each.began for each in history.altered}
     for each in history.delivered:
         ended = final[each.group, each.partition].get(each.offset)
-        if ended is not None and each.began > ended and not ended < altered.get(each.partition, 0.0) < each.ended:
+        if ended is None or each.began <= ended or _is_from_deposed(each, history):
+            continue
+        if not ended < altered.get(each.partition, 0.0) < each.ended:
             yield (
                 f"group {each.group} {each.partition}: {each.client} got offset {each.offset} at {each.ended:.3f} s, "
                 f"which was finished at {ended:.3f} s"
@@ -49,10 +57,11 @@ def inv_72_no_record_is_lost(history: History) -> Iterator[str]:
     for view in history.views:
         if history.fetches_in_doubt[view.partition] >= history.share_limit or view.partition.topic in history.tables:
             continue
-        first = 0
+        # A group passes records that are deleted. As in Kafka, the next leader may not know of the deletion yet.
+        first = max((each.offset for each in history.trimmed if each.partition == view.partition), default=0)
         if history.shares_start_late and view.partition not in history.grown:
             seen = (each.offset for each in history.delivered if each.partition == view.partition)
-            first = min(seen, default=view.end)
+            first = max(first, min(seen, default=view.end))
         lost = [each for each in _readable(history, view) if each >= first and each not in finished[view.partition]]
         if lost:
             yield f"{view.partition}: offsets {lost[:5]} were delivered to nobody, or released and not delivered again"
@@ -73,6 +82,12 @@ def inv_72_altered_offsets_take_effect(history: History) -> Iterator[str]:
                     yield f"{view.partition}: offsets {lost[:5]} were not delivered after the offset was altered"
 
 
+def _is_from_deposed(delivered: Delivered, history: History) -> bool:
+    """Return whether another node has become the leader, which the one that delivered the record may not know yet."""
+    changes = [each for each in history.leader_changes.get(str(delivered.partition), ()) if each.at <= delivered.ended]
+    return bool(changes) and changes[-1].leader != delivered.broker and delivered.ended - changes[-1].at < SEEN_LATE_S
+
+
 def _readable(history: History, view: View) -> list[int]:
     """Return the records for the group. The first batch of a log may contain records that were deleted."""
     found = view.committed if history.shares_are_committed else (offset for offset, _ in view.records())
@@ -86,8 +101,8 @@ def inv_73_a_holder_keeps_its_lock(history: History) -> Iterator[str]:
             continue
         if entry.ended - entry.locked_at > SURE_PART * history.share_lock_s:
             continue
-        changes = history.leader_changes.get(f"{entry.partition.topic}-{entry.partition.partition_index}", ())
-        if not any(entry.locked_at - SEEN_LATE_S < at <= entry.ended for at in changes):
+        changes = history.leader_changes.get(str(entry.partition), ())
+        if not any(entry.locked_at - SEEN_LATE_S < change.at <= entry.ended for change in changes):
             yield (
                 f"{entry.partition}: {entry.client} held offsets {entry.first}-{entry.last} from "
                 f"{entry.locked_at:.3f} s on, but they were not its own at {entry.ended:.3f} s"
@@ -108,12 +123,15 @@ def inv_74_delivery_counts_begin_at_one_and_rise(history: History) -> Iterator[s
             yield f"{where} has delivery count {each.count}"
         if history.shares_may_repeat or each.ended > altered.get(each.partition, each.ended):
             continue
+        if _is_from_deposed(each, history):
+            continue
         for entry in released[each.partition, each.offset]:
             if each.began > entry.ended and each.count <= entry.count:
                 yield f"{where} has delivery count {each.count} after it was released with {entry.count}"
 
 
 def inv_78_an_invalid_acknowledgement_is_rejected(history: History) -> Iterator[str]:
+    """Acknowledgements of records below the start offset are ignored, so only locks count that have not expired."""
     for entry in history.settled:
-        if not entry.is_valid and entry.outcome == OK:
+        if not entry.is_valid and entry.outcome == OK and entry.ended - entry.locked_at < history.share_lock_s:
             yield f"{entry.partition}: {entry.client} acknowledged offsets {entry.first}-{entry.last} twice at once"

@@ -84,9 +84,7 @@ def test_partitions_are_moved_verified_and_the_move_is_cancelled(shell: Shell, t
     }
     file = written(tmp_path, plan)
     assert "Successfully started" in shell(REASSIGN, "--execute", "--reassignment-json-file", file)
-    eventually(
-        lambda: shell(REASSIGN, "--verify", "--reassignment-json-file", file).count("is completed") == 2, seconds_max=30
-    )
+    eventually(lambda: shell(REASSIGN, "--verify", "--reassignment-json-file", file).count("is completed") == 2)
     assert [row["Replicas"] for row in shell.describe("moving")] == ["4,2,3", "3,4,1"]
     assert "No partition reassignments found" in shell(REASSIGN, "--list")
     idle = shell(REASSIGN, "--cancel", "--reassignment-json-file", file)

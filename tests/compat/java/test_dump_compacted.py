@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.testing import Broker
 from tests.support.eventually import eventually
+from tests.support.folder_size import sizes
 from tests.support.java_tools import JavaTools
 
 pytestmark = pytest.mark.java
@@ -49,8 +50,8 @@ def write(bootstrap: str, codec: str) -> None:
 
 def wait_until_compacted(data: Path) -> None:
     def is_compacted() -> bool:
-        sizes = [path.stat().st_size for path in sorted((data / f"{TOPIC}-0").glob("*.log"))[:-1]]
-        return 0 < sum(sizes) < 700_000
+        found = sizes(data / f"{TOPIC}-0")
+        return found is not None and 0 < sum(found[:-1]) < 700_000
 
     eventually(is_compacted)
 

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from tests.compat.conftest import MakeTopic
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.java_tools import JavaTools
 
 pytestmark = pytest.mark.java
@@ -39,7 +39,7 @@ class Shell:
 
     def read(self, topic: str, group: str, count: int, protocol: str) -> list[str]:
         """Read with the Java consumer, which commits when it closes."""
-        limits = ("--max-messages", str(count), "--timeout-ms", "20000")
+        limits = ("--max-messages", str(count), "--timeout-ms", "60000")
         how = ("--from-beginning", "--command-property", f"group.protocol={protocol}")
         return self(CONSOLE_CONSUMER, "--topic", topic, "--group", group, *limits, *how).splitlines()
 
@@ -67,7 +67,7 @@ def member(bootstrap: str, topic: str, group: str, protocol: str) -> Iterator[Co
         }
     )
     consumer.subscribe([topic])
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while not consumer.assignment():
         assert time.monotonic() < deadline
         consumer.poll(0.1)
@@ -176,7 +176,7 @@ def test_the_consumer_performance_tool_reads_in_a_group(
     output = tools.check(
         "org.apache.kafka.tools.ConsumerPerformance", "--bootstrap-server", shell.bootstrap, "--topic", topic,
         "--num-records", "2000", "--group", group, "--command-config", str(settings), "--hide-header",
-        "--timeout", "20000",
+        "--timeout", "60000",
     )  # fmt: skip
     assert " 2000," in output
     assert sum(int(row[3]) for row in shell.rows("--describe", "--group", group)) == 2000

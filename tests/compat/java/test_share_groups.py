@@ -65,7 +65,7 @@ class Shell:
         self(CONSOLE_PRODUCER, "--topic", topic, stdin="".join(f"line {index}\n" for index in range(number)))
 
     def read(self, topic: str, group: str, number: int) -> list[str]:
-        limits = ("--max-messages", str(number), "--timeout-ms", "20000")
+        limits = ("--max-messages", str(number), "--timeout-ms", "60000")
         return self(CONSOLE_SHARE_CONSUMER, "--topic", topic, "--group", group, *limits).splitlines()
 
 

@@ -39,7 +39,7 @@ class Shell:
 
     def consume(self, topic: str, count: int, *arguments: str, offset: str = "earliest", partition: int = 0) -> str:
         where = ("--topic", topic, "--partition", str(partition), "--offset", offset)
-        limits = ("--max-messages", str(count), "--timeout-ms", "10000")
+        limits = ("--max-messages", str(count), "--timeout-ms", "60000")
         return self(TOOLS + "consumer.ConsoleConsumer", *where, *limits, *arguments)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.compat.security.secured import MECHANISMS, PASSWORD, PROTOCOLS, TOKEN_S, USER, Secured
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, eventually_here
 
 RoundTrip = Callable[[Secured, str, str, str, str], list[bytes]]
 
@@ -116,7 +116,7 @@ def with_aiokafka(secured: Secured, protocol: str, mechanism: str, password: str
     if mechanism == "OAUTHBEARER":
         settings["sasl_oauth_token_provider"] = _aiokafka_token(secured)
 
-    async def run() -> list[bytes]:
+    async def round_trip() -> list[bytes]:
         producer = AIOKafkaProducer(**settings)
         try:
             await producer.start()
@@ -133,7 +133,19 @@ def with_aiokafka(secured: Secured, protocol: str, mechanism: str, password: str
         finally:
             await consumer.stop()
 
+    async def run() -> list[bytes]:
+        try:
+            return await round_trip()
+        finally:
+            await wait_for_closed_sockets()
+
     return asyncio.run(run())
+
+
+async def wait_for_closed_sockets() -> None:
+    """aiokafka does not wait for the connections that it closes, which may have unsent bytes on a busy machine."""
+    transports: Any = asyncio.get_running_loop()._transports  # type: ignore[attr-defined]
+    await eventually_here(lambda: all(each._sock is None for each in list(transports.values())))
 
 
 def refusal(settings: dict[str, Any]) -> str:

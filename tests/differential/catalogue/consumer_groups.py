@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.coordinator.keys import partition_of
+from penstock.model.topic import CONSUMER_OFFSETS
 from tests.differential.catalogue.group_requests import (
     beat,
     commit,
     fetch_offsets,
     join,
     leave,
+    new_member,
     ready,
     stable_member,
     subscription,
@@ -18,6 +22,7 @@ from tests.differential.catalogue.group_requests import (
 )
 from tests.differential.scenario import scenario
 from tests.differential.session import Answer, Session
+from tests.support.eventually import eventually
 
 Owned = dict[str, list[int]]
 
@@ -28,6 +33,8 @@ class Members:
 
     s: Session
     group: str
+    known: set[str] = field(default_factory=set)
+    """Topics that the group coordinator knows."""
 
     def beat(
         self, label: str, member: str, epoch: int, *, owned: Owned | None = None, version: int = 1, **more: Any
@@ -48,8 +55,36 @@ class Members:
 
     def join(self, label: str, member: str, *topics: str, **more: Any) -> Answer:
         names = more.pop("subscribed_topic_names", list(topics) or None)
+        wait_known(self.s, self.group, self.s.created.intersection(names or ()) - self.known)
+        self.known.update(names or ())
         values = {"rebalance_timeout": 10_000, "owned": {}, "subscribed_topic_names": names, **more}
         return self.beat(label, member, 0, **values)
+
+
+def wait_known(s: Session, group: str, topics: set[str]) -> None:
+    """Wait until the shard of a group knows topics: in Kafka, the metadata reaches the shards after the logs.
+
+    A member of another group of the same shard subscribes to them until it is assigned partitions.
+    """
+    if not topics:
+        return
+    offsets = s.ask("metadata", 12, topics=[{"name": CONSUMER_OFFSETS}])
+    assert isinstance(offsets, dict)
+    shards = len(offsets["topics"][0]["partitions"])
+    probes = (f"{group}.probe-{number}" for number in itertools.count())
+    probe = next(name for name in probes if partition_of(name, shards) == partition_of(group, shards))
+    member = {"group_id": probe, "member_id": "probe"}
+    new = {"rebalance_timeout": 10_000, "topic_partitions": [], "subscribed_topic_names": sorted(topics)}
+
+    def are_known() -> bool:
+        answer = s.ask("consumer_group_heartbeat", 1, **member, member_epoch=0, **new)
+        assert isinstance(answer, dict)
+        rows = (answer.get("assignment") or {}).get("topic_partitions", [])
+        s.ask("consumer_group_heartbeat", 1, **member, member_epoch=-1)
+        return answer["error_code"] != "0 none" or len(rows) == len(topics)
+
+    eventually(are_known, what=f"the assignment of {sorted(topics)} to a probe")
+    s.ask("delete_groups", 2, groups_names=[probe])
 
 
 def share(answer: Answer, topic_id: str) -> list[int]:
@@ -158,7 +193,7 @@ def subscriptions_by_pattern(s: Session) -> None:
     answer = group.join("by pattern", "m", subscribed_topic_regex=pattern)
     epoch = int(answer["member_epoch"])
     s.until(
-        lambda answer: len(answer["groups"][0]["members"][0]["assignment"]["topic_partitions"]) == 1,
+        lambda answer: answer["groups"][0]["group_epoch"] > epoch,
         "consumer_group_describe", 1, "once it is resolved", group_ids=[group.group],
     )  # fmt: skip
     group.beat("beats", "m", epoch)
@@ -229,8 +264,8 @@ def a_classic_member_joins_a_consumer_group(s: Session) -> None:
 @scenario
 def a_consumer_joins_a_classic_group(s: Session) -> None:
     topic = s.topic(partitions=2)
-    odd, mixed, empty = s.name("odd"), s.name("mixed"), s.name("empty")
-    ready(s, odd, mixed, empty)
+    odd, mixed, empty, begun = s.name("odd"), s.name("mixed"), s.name("empty"), s.name("begun")
+    ready(s, odd, mixed, empty, begun)
     stable_member(s, odd, metadata=b"x")
     Members(s, odd).join("the others cannot be read", "m", topic)
     member = stable_member(s, mixed, metadata=subscription(topic))
@@ -238,5 +273,8 @@ def a_consumer_joins_a_classic_group(s: Session) -> None:
     beat(s, mixed, 1, member)
     leave(s, empty, stable_member(s, empty))
     Members(s, empty).join("an empty group", "m", topic)
+    coming = new_member(s, begun)
+    Members(s, begun).join("a group that has only given out a member id", "m", topic)
+    join(s, begun, coming, label="the member with that id", metadata=subscription(topic))
     Members(s, s.name("nobody")).beat("a group that is not there", "m", 3)
     s.call("consumer_group_describe", 1, "converted", group_ids=[empty])

@@ -9,7 +9,7 @@ from tests.differential.batches import START, Batch, batch, gzipped, record, var
 from tests.differential.catalogue.metadata import NO_SUCH_ID
 from tests.differential.catalogue.requests import PRODUCE_VERSIONS, fetch, fetch_partition, produce
 from tests.differential.scenario import scenario
-from tests.differential.session import Session
+from tests.differential.session import ANSWER_SECONDS_MAX, Session
 
 LONG_AGO, FAR_AHEAD = 1, 4_000_000_000_000
 
@@ -48,12 +48,13 @@ def acks_0_has_no_answer_but_an_error_closes(s: Session) -> None:
     topic = s.topic()
     from tests.differential.entities import request_frame
 
-    def send(label: str, records: bytes, partition: int = 0) -> None:
+    def send(label: str, records: bytes, partition: int = 0, *, seconds_max: float = ANSWER_SECONDS_MAX) -> None:
         rows = [{"name": topic, "partition_data": [{"index": partition, "records": records}]}]
         frame = request_frame("produce", 9, {"acks": 0, "timeout": 1000, "topic_data": rows})
-        s.raw(label, frame, seconds_max=0.7)
+        s.raw(label, frame, seconds_max=seconds_max)
 
-    send("good", batch(1))
+    # Longer than an error would take: whether there is no answer is under test.
+    send("good", batch(1), seconds_max=0.7)
     send("to an unknown partition", batch(1), partition=5)
     send("with a bad checksum", Batch(crc=1).encode())
     fetch(s, topic, fetch_partition(0), label="what arrived")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.differential.batches import batch
-from tests.differential.catalogue.group_requests import ready
+from tests.differential.catalogue.group_requests import beat, commit, join, leave, ready, sync
 from tests.differential.catalogue.requests import produce
 from tests.differential.scenario import scenario
 from tests.differential.session import Answer, Session
@@ -181,6 +181,24 @@ def share_groups_from_end_to_end(s: Session) -> None:
 
 
 @scenario
+def requests_for_groups_of_other_types(s: Session) -> None:
+    shared = _prepared(s)
+    group = shared.group
+    epoch = shared.join("a")
+    for version in (0, 5, 9):
+        join(s, group, version=version, label="of a share group")
+    join(s, group, label="of a share group, too short a session", session_timeout=1)
+    join(s, group, "a", label="of a share group, with the id of its member")
+    sync(s, group, epoch, "a", label="of a share group")
+    beat(s, group, epoch, "a", label="of a share group")
+    leave(s, group, "a", label="of a share group")
+    for version in (8, 9):
+        commit(s, group, (0, 1), topic=shared.topic, version=version, label="of a share group")
+        commit(s, group, (0, 1), topic=shared.topic, version=version, generation=epoch, member="a", label="of a member")
+    shared.beat("a", "a", epoch)
+
+
+@scenario
 def share_sessions(s: Session) -> None:
     shared = _prepared(s, records=4)
     shared.join("a")
@@ -240,6 +258,7 @@ def acknowledgements_of_share_groups(s: Session) -> None:
     shared.acknowledge("of another member", "b", 1, (5, 5, (ACCEPT,)))
     shared.acknowledge("the rest", "a", 17, (1, 1, (ACCEPT,)), (4, 9, (ACCEPT,)))
     shared.fetch("nothing is left", "a", 18, partitions=(), max_wait=0)
+    shared.acknowledge("beyond the end, when nothing is left", "a", 19, (10, 10, (ACCEPT,)))
 
 
 @scenario

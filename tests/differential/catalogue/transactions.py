@@ -9,6 +9,7 @@ from tests.differential.catalogue.requests import fetch, fetch_partition
 from tests.differential.entities import request_frame
 from tests.differential.scenario import scenario
 from tests.differential.session import Answer, Session
+from tests.support.eventually import eventually
 
 TRANSACTIONAL = 0x10
 BUSY = (
@@ -17,6 +18,8 @@ BUSY = (
     "16 not_coordinator",
     "51 concurrent_transactions",
 )
+UNVERIFIED = "19 not_enough_replicas"
+"""Kafka's response to a transactional write while the coordinator still ends the transaction before it."""
 
 
 class Who(NamedTuple):
@@ -89,7 +92,7 @@ def write(
     )
 
     def is_settled(answer: Answer) -> bool:
-        return answer["responses"][0]["partition_responses"][0]["error_code"] not in BUSY
+        return answer["responses"][0]["partition_responses"][0]["error_code"] not in (*BUSY, UNVERIFIED)
 
     row = {"name": topic, "topic_id": s.topic_id(topic), "partition_data": [{"index": partition, "records": data}]}
     s.until(is_settled, "produce", version, label, acks=-1, timeout=5000, topic_data=[row], transactional_id=who.name)
@@ -114,9 +117,7 @@ def stable(s: Session, topic: str) -> None:
         assert isinstance(answer, dict)
         return answer["topics"][0]["partitions"][0]["offset"]
 
-    for _ in range(1000):
-        if ask(0) == ask(1):
-            return
+    eventually(lambda: ask(0) == ask(1), what=f"the end of the transaction in {topic}")
 
 
 @scenario

@@ -1,5 +1,7 @@
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -157,6 +159,16 @@ def test_the_list_of_commands_here_is_the_whole_tree() -> None:
     for name, command in root.commands.items():  # type: ignore[attr-defined]
         found += [f"{name} {child}" for child in getattr(command, "commands", {})] or [name]
     assert sorted(found) == sorted(COMMANDS)
+
+
+def test_a_command_does_not_import_the_others() -> None:
+    program = (
+        "import sys, typer; from penstock.cli.main import app; "
+        "assert typer.main.get_command(app).commands['topic'].commands; "
+        "print('penstock.cli.topic' in sys.modules, 'penstock.cli.start' in sys.modules)"
+    )
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert shown == "True False\n"
 
 
 def test_the_version_is_printed() -> None:

@@ -23,6 +23,18 @@ def test_json_keeps_types_and_the_chosen_columns() -> None:
     assert first == {"topic": "orders", "partitions": 3, "isr": [1, 2], "internal": False, "leader": None}
 
 
+def test_numbers_and_keys_that_json_lacks_are_replaced() -> None:
+    target = io.StringIO()
+    row = {"ratio": float("inf"), "parts": [1.5, float("nan")], "counts": {b"a\xff": {"mean": float("-inf")}, 7: 1}}
+    show([row], list(row), Format.JSON, to=target)
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is not JSON")
+
+    (shown,) = json.loads(target.getvalue(), parse_constant=refuse)
+    assert shown == {"ratio": None, "parts": [1.5, None], "counts": {"a\\xFF": {"mean": None}, "7": 1}}
+
+
 def test_csv_has_a_heading_and_a_line_per_row() -> None:
     lines = list(csv.reader(io.StringIO(rendered(Format.CSV))))
     assert lines[0] == COLUMNS

@@ -42,6 +42,7 @@ def test_a_text_is_read_as_kafka_reads_it(kind: Kind, text: str, value: Value) -
         ("long", "9223372036854775808", "Not a number of type LONG"),
         ("long", "9" * 5000, "Not a number of type LONG"),
         ("double", "x", "Not a number of type DOUBLE"),
+        ("double", "1e400", "Not a number of type DOUBLE"),
         ("boolean", "yes", "Expected value to be either true or false"),
     ],
 )

@@ -3,11 +3,16 @@
 import itertools
 from collections.abc import Sequence
 from random import Random
+from typing import Any
 from uuid import UUID
 
 from penstock.config.settings import BrokerSettings, topic_settings
+from penstock.controller.brokers import Registration, deciding_fencing, deciding_registration
+from penstock.controller.decision import ControllerDecision
 from penstock.controller.features import OWN_FEATURES
+from penstock.controller.heartbeats import Heartbeat, HeartbeatReply, deciding_heartbeat
 from penstock.controller.leaders import Rules
+from penstock.controller.sessions import Sessions
 from penstock.controller.topics import CreationRules
 from penstock.metadata import delta
 from penstock.metadata.image import EMPTY, Image, PartitionImage
@@ -19,6 +24,7 @@ from penstock.metadata.records import (
     TopicRecord,
 )
 from penstock.model.ids import LeaderEpoch, NodeId, Offset, TopicName
+from penstock.model.job import finish
 
 LEADER_RULES = Rules(BrokerSettings({"min.insync.replicas": "2"}))
 TOPIC_ID = UUID(int=4711)
@@ -112,3 +118,17 @@ def with_partition(
 
 def partition(image: Image) -> PartitionImage:
     return image.topics[TopicName("t")].partitions[0]
+
+
+def decide_registration(image: Image, registration: Registration, **more: Any) -> ControllerDecision[int]:
+    return finish(deciding_registration(image, registration, **more))
+
+
+def decide_fencing(image: Image, node_id: NodeId, *, epoch: int, rules: Rules) -> ControllerDecision[bool]:
+    return finish(deciding_fencing(image, node_id, epoch=epoch, rules=rules))
+
+
+def decide_heartbeat(
+    image: Image, heartbeat: Heartbeat, *, sessions: Sessions, rules: Rules
+) -> ControllerDecision[HeartbeatReply]:
+    return finish(deciding_heartbeat(image, heartbeat, sessions=sessions, rules=rules))

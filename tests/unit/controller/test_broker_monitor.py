@@ -12,11 +12,11 @@ from penstock.controller import broker_monitor
 from penstock.controller.broker_monitor import BrokerMonitor
 from penstock.controller.brokers import Registration
 from penstock.controller.controller import Controller
-from penstock.controller.heartbeats import Heartbeat, decide_heartbeat
+from penstock.controller.heartbeats import Heartbeat, deciding_heartbeat
 from penstock.metadata.image import Image
 from penstock.metadata.records import BrokerEndpoint, MetadataRecord
 from penstock.model.errors import DuplicateBrokerRegistration, NotController, StaleBrokerEpoch
-from penstock.model.ids import NodeId
+from penstock.model.ids import LeaderEpoch, NodeId
 from tests.support.stepped_clock import SteppedClock, settle
 from tests.unit.controller.cluster import apply, broker, cluster, directory, node_ids, partition, with_partition
 
@@ -28,8 +28,10 @@ class InstantQuorum:
     def __init__(self, image: Image) -> None:
         self.image = image
         self.is_active = True
+        self.epoch = LeaderEpoch(1)
 
-    async def commit(self, records: Sequence[MetadataRecord]) -> None:
+    async def commit(self, *parts: Sequence[MetadataRecord]) -> None:
+        records = [record for part in parts for record in part]
         self.image = apply(self.image, records)
 
 
@@ -203,8 +205,8 @@ async def test_a_heartbeat_that_changes_something_is_decided_once(
 ) -> None:
     for node_id in (1, 2, 3):
         await world.beat(node_id)
-    decided = mock.Mock(side_effect=decide_heartbeat)
-    monkeypatch.setattr(broker_monitor, "decide_heartbeat", decided)
+    decided = mock.Mock(side_effect=deciding_heartbeat)
+    monkeypatch.setattr(broker_monitor, "deciding_heartbeat", decided)
     await world.beat(2, stop=True)
     assert partition(world.quorum.image).leader == 1
     assert decided.call_count == 1

@@ -9,8 +9,6 @@ from penstock.controller import brokers
 from penstock.controller.brokers import (
     Registration,
     check_broker_epoch,
-    decide_fencing,
-    decide_registration,
     decide_unregistration,
 )
 from penstock.controller.leaders import settle
@@ -42,6 +40,8 @@ from tests.unit.controller.cluster import (
     apply,
     broker,
     cluster,
+    decide_fencing,
+    decide_registration,
     directory,
     node_ids,
     partition,

@@ -1,6 +1,6 @@
 import pytest
 
-from penstock.controller.heartbeats import Heartbeat, HeartbeatReply, decide_heartbeat
+from penstock.controller.heartbeats import Heartbeat, HeartbeatReply
 from penstock.controller.sessions import Sessions
 from penstock.metadata.image import Image
 from penstock.metadata.records import BrokerRegistrationChangeRecord
@@ -11,6 +11,7 @@ from tests.unit.controller.cluster import (
     apply,
     broker,
     cluster,
+    decide_heartbeat,
     directory,
     node_ids,
     partition,
@@ -185,3 +186,10 @@ def test_a_writable_eligible_replica_is_elected_before_a_read_only_one() -> None
     image = apply(image, [BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=2, fenced=-1)])
     _, after = beat_read_only(image, 3, read_only=None)
     assert partition(after).leader == NO_NODE or partition(after).leader == 2
+
+
+def test_a_shutdown_of_which_only_the_beginning_was_committed_moves_the_leaderships_that_are_left() -> None:
+    image = apply(LED, [BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=1, in_controlled_shutdown=1)])
+    reply, after = beat(image, stop=True)
+    assert reply.leaving and not reply.should_shut_down
+    assert partition(after).leader == 2

@@ -13,14 +13,15 @@ import pytest
 
 from penstock.config.settings import BrokerSettings
 from penstock.controller.alter_partition import IsrChange, IsrMember, decide_alter_partition
-from penstock.controller.brokers import Registration, decide_fencing, decide_registration
+from penstock.controller.brokers import Registration
 from penstock.controller.directories import ReplicaDirectory, decide_assignment
 from penstock.controller.elections import PREFERRED, UNCLEAN, decide_balance, decide_elections
-from penstock.controller.heartbeats import Heartbeat, HeartbeatReply, decide_heartbeat
+from penstock.controller.heartbeats import Heartbeat, HeartbeatReply
 from penstock.controller.leaders import Rules, can_serve, directory_online, is_unclean
 from penstock.controller.reassignments import Reassignment, decide_reassignments
 from penstock.controller.sessions import Sessions
-from penstock.metadata.image import EMPTY, Image, PartitionImage
+from penstock.controller.settings import Change, Judge, Operation, ResourceChanges, decide_incremental_alter
+from penstock.metadata.image import EMPTY, TOPIC, ConfigResource, Image, PartitionImage
 from penstock.metadata.records import (
     BrokerEndpoint,
     ConfigRecord,
@@ -30,11 +31,11 @@ from penstock.metadata.records import (
     TopicRecord,
 )
 from penstock.model.ids import NO_NODE, NodeId, TopicName
-from tests.unit.controller.cluster import apply, node_ids
+from tests.unit.controller.cluster import apply, decide_fencing, decide_heartbeat, decide_registration, node_ids
 
 NODES = node_ids(1, 2, 3, 4, 5)
 MIN_ISR = 2
-SEEDS, STEPS = 60, 200
+SEEDS, STEPS = 200, 200
 RULES = Rules(BrokerSettings({"min.insync.replicas": str(MIN_ISR)}))
 TOPICS = {"synced": UUID(int=1001), "lazy": UUID(int=1002)}
 """One topic guarantees that acknowledged records are on disk, the other does not."""
@@ -61,6 +62,7 @@ class Cluster:
         self.processes = {node_id: Process(UUID(int=500 + node_id)) for node_id in NODES}
         self.committed: dict[str, Log] = dict.fromkeys(TOPICS, ())
         self.unclean: dict[str, int] = dict.fromkeys(TOPICS, 0)
+        self.min_isr = dict.fromkeys(TOPICS, MIN_ISR)
 
     # -- the cluster --------------------------------------------------------------------------
 
@@ -115,9 +117,11 @@ class Cluster:
         if record.replicas is None or self.unclean[name]:
             return
         known = (*before.isr, *before.eligible_leader_replicas)
+        if not all(self.has_reported(NodeId(node_id)) for node_id in record.replicas):
+            return  # The controller trusts a process that is down and has lost records.
         held = sum(self.holds(node_id, name) for node_id in known)
         kept = sum(self.holds(NodeId(node_id), name) for node_id in record.replicas)
-        assert kept >= min(held, MIN_ISR, len(record.replicas))
+        assert kept >= min(held, self.min_isr[name], len(record.replicas))
 
     def check_epochs(self, before: Image) -> None:
         for name in self.image.topics:
@@ -238,7 +242,7 @@ class Cluster:
             if process.up and not process.full and self.random.random() < 0.8:
                 self.processes[node_id].logs[name] = log
         in_sync = all(self.log(node_id, name) == log for node_id in partition.isr)
-        if in_sync and len(partition.isr) >= min(MIN_ISR, len(partition.replicas)):
+        if in_sync and len(partition.isr) >= min(self.min_isr[name], len(partition.replicas)):
             self.committed[name] = log
 
     def catch_up(self, name: str, node_id: NodeId) -> None:
@@ -293,6 +297,13 @@ class Cluster:
         reassignment = Reassignment(TopicName(name), 0, None)
         self.put(list(decide_reassignments(self.image, [reassignment], rules=RULES).records))
 
+    def change_min_isr(self, name: str) -> None:
+        self.min_isr[name] = self.random.randint(1, 3)
+        change = Change("min.insync.replicas", Operation.SET, str(self.min_isr[name]))
+        requests = [ResourceChanges(ConfigResource(TOPIC, name), (change,))]
+        judge = Judge(self.image, RULES.settings, NODES[0])
+        self.put(decide_incremental_alter(judge, requests, validate_only=False).records)
+
     def elect_preferred(self, name: str) -> None:
         self.put(list(decide_elections(self.image, {TopicName(name): [0]}, PREFERRED, RULES).records))
 
@@ -320,17 +331,20 @@ class Cluster:
                 assert directory_online(self.image.brokers[node_id], partition, node_id)
             # A read-only member is out, unless all members are read-only.
             assert len({self.image.brokers[node_id].read_only for node_id in partition.isr}) < 2
-            if len(partition.isr) >= min(MIN_ISR, len(partition.replicas)):
+            if len(partition.isr) >= min(self.min_isr[topic.name], len(partition.replicas)):
                 assert not partition.eligible_leader_replicas
             if not self.unclean[topic.name]:
                 for node_id in members:
                     assert self.trusted_to_hold(node_id, topic.name), f"{node_id} lacks records of {topic.name}"
 
     def trusted_to_hold(self, node_id: NodeId, name: str) -> bool:
-        # A process that is down or restarting has not reported its losses yet; it is checked after its registration.
+        # A process that is down or restarting is checked after its registration.
+        return not self.has_reported(node_id) or self.holds(node_id, name)
+
+    def has_reported(self, node_id: NodeId) -> bool:
+        """Return whether the process has registered, and so reported what it has lost."""
         process = self.processes[node_id]
-        has_reported = process.up and self.image.brokers[node_id].epoch == process.epoch
-        return not has_reported or self.holds(node_id, name)
+        return process.up and self.image.brokers[node_id].epoch == process.epoch
 
     def step(self, *, unclean: bool) -> None:
         """Perform one random action, or inject one fault."""
@@ -338,6 +352,7 @@ class Cluster:
         of_nodes += [self.kill, self.kill_and_start, self.cut_power, self.fence, self.fence, self.stop, self.lose_disk]
         of_nodes += [self.fill_or_free_disk] * 2
         of_topics = [self.produce] * 8 + [self.reassign, self.reassign, self.cancel, self.elect_preferred]
+        of_topics.append(self.change_min_isr)
         of_both = [self.catch_up] * 8 + [self.expand] * 8 + [self.shrink] * 3
         if unclean:
             of_topics.append(self.elect_uncleanly)

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.controller.placement import Replicas, place
+from penstock.controller.placement import Replicas, placing
 from penstock.metadata.records import MetadataRecord
 from penstock.model.errors import InvalidReplicationFactor
+from penstock.model.job import finish
 from tests.unit.controller.cluster import broker, cluster
 
 CORES_ON_HOST = 1000
@@ -17,7 +18,9 @@ CORES_ON_HOST = 1000
 
 def placed(*brokers: MetadataRecord, count: int, factor: int, seed: int = 7) -> list[Replicas]:
     image = cluster(*brokers)
-    return place(image.brokers.values(), partition_count=count, replication_factor=factor, random=Random(seed))
+    return finish(
+        placing(image.brokers.values(), partition_count=count, replication_factor=factor, random=Random(seed))
+    )
 
 
 def test_a_single_broker_holds_all_replicas() -> None:

@@ -5,6 +5,7 @@ import pytest
 from penstock.controller.leaders import Rules
 from penstock.controller.reassignments import Reassignment, decide_reassignments
 from penstock.metadata.image import Image
+from penstock.metadata.records import ConfigRecord
 from penstock.model.errors import (
     InvalidReplicaAssignment,
     InvalidReplicationFactor,
@@ -12,7 +13,7 @@ from penstock.model.errors import (
     Refusal,
     UnknownTopicOrPartition,
 )
-from penstock.model.ids import TopicName
+from penstock.model.ids import NO_NODE, TopicName
 from tests.unit.controller.cluster import (
     LEADER_RULES,
     apply,
@@ -33,6 +34,7 @@ def to(*replicas: int) -> Reassignment:
 
 
 CANCEL = Reassignment(TopicName("t"), 0, None)
+UNCLEAN = "unclean.leader.election.enable"
 
 
 def moved(image: Image, *reassignments: Reassignment, rules: Rules = LEADER_RULES) -> Image:
@@ -88,6 +90,35 @@ def test_cancelling_is_refused_if_too_few_original_replicas_are_in_sync() -> Non
     )
     assert isinstance(refused(image, CANCEL), InvalidReplicaAssignment)
     assert isinstance(refused(IMAGE, CANCEL), NoReassignmentInProgress)
+
+
+@pytest.mark.parametrize(
+    ("leader", "isr", "elr", "last_known"),
+    [
+        (NO_NODE, (), (4,), (4,)),
+        (NO_NODE, (), (), (4,)),
+        (1, (1,), (4,), ()),
+        (4, (4,), (1, 2), ()),
+    ],
+)
+def test_cancelling_is_refused_if_it_would_delete_the_only_replicas_with_all_committed_records(
+    leader: int, isr: tuple[int, ...], elr: tuple[int, ...], last_known: tuple[int, ...]
+) -> None:
+    image = with_partition(
+        ALIVE, leader=leader, replicas=(4, 1, 2, 3), isr=isr, elr=elr, last_known=last_known, adding=(4,), removing=(3,)
+    )
+    assert isinstance(refused(image, CANCEL), InvalidReplicaAssignment)
+    unclean = apply(image, [ConfigRecord(resource_type=2, resource_name="t", name=UNCLEAN, value="true")])
+    now = partition(moved(unclean, CANCEL))
+    assert (now.replicas, now.last_known_elr) == (node_ids(1, 2, 3), ())
+
+
+def test_cancelling_counts_eligible_replicas_that_have_all_committed_records() -> None:
+    image = with_partition(
+        ALIVE, leader=NO_NODE, replicas=(4, 1, 2, 3), isr=(), elr=(1, 2), last_known=(1,), adding=(4,), removing=(3,)
+    )
+    now = partition(moved(image, CANCEL))
+    assert (now.replicas, now.leader, now.isr, now.eligible_leader_replicas) == (node_ids(1, 2, 3), 1, (1,), (2,))
 
 
 @pytest.mark.parametrize("replicas", [(), (9,), (1, 1)])

@@ -139,6 +139,7 @@ def test_a_bad_change_of_a_topic_is_refused(
         (ConfigResource(CLIENT_METRICS, ""), 42, "Subscription name can't be empty"),
         (ConfigResource(BROKER, "7"), 42, "Unexpected broker id, expected 1, but received 7"),
         (ConfigResource(BROKER, "abc"), 42, "Node id must be an integer, but it is: abc"),
+        (ConfigResource(BROKER, "1" * 5000), 42, f"Node id must be an integer, but it is: {'1' * 5000}"),
         (ConfigResource(BROKER_LOGGER, "1"), 42, "Unknown resource type 8"),
         (ConfigResource(1, "x"), 42, "Unknown resource type 1"),
     ],

@@ -44,7 +44,7 @@ async def test_a_failed_removal_is_repeated() -> None:
     quorum = quorum_with(clock, -1)
     commit = quorum.commit
 
-    async def refuse(records: object) -> None:
+    async def refuse(*parts: object) -> None:
         raise StorageError("full")
 
     quorum.commit = refuse  # type: ignore[method-assign]

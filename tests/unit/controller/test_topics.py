@@ -5,6 +5,7 @@ from uuid import UUID
 
 import pytest
 
+from penstock.controller.decision import ControllerDecision
 from penstock.controller.topics import (
     PARTITIONS_PER_REQUEST_MAX,
     CreatedTopic,
@@ -12,9 +13,9 @@ from penstock.controller.topics import (
     NewTopic,
     RefusedTopic,
     TopicReference,
-    decide_add_partitions,
-    decide_create,
     decide_delete,
+    deciding_add_partitions,
+    deciding_create,
 )
 from penstock.metadata.image import Image
 from penstock.metadata.records import (
@@ -27,20 +28,31 @@ from penstock.metadata.records import (
 )
 from penstock.model.errors import PolicyViolation, Refusal
 from penstock.model.ids import PartitionIndex, TopicName
+from penstock.model.job import Job, finish
 from tests.unit.controller.cluster import apply, broker, cluster, directory, node_ids, rules
 
 ONE = cluster()
 A = TopicName("a")
 ID = UUID(int=77)
+SLICE_MAX = 500
+"""How many partitions a decision may place, check or record between two pauses."""
+
+
+def create_all(*arguments: Any, **keywords: Any) -> ControllerDecision[tuple[CreatedTopic | RefusedTopic, ...]]:
+    return finish(deciding_create(*arguments, **keywords))
+
+
+def add_partitions(*arguments: Any, **keywords: Any) -> ControllerDecision[tuple[Refusal | None, ...]]:
+    return finish(deciding_add_partitions(*arguments, **keywords))
 
 
 def with_topic(image: Image, name: str, *, partition_count: int = 1, replication_factor: int = 1) -> Image:
     topic = NewTopic(name=TopicName(name), partition_count=partition_count, replication_factor=replication_factor)
-    return apply(image, decide_create(image, [topic], rules(first_id=len(image.topics) + 1)).records)
+    return apply(image, create_all(image, [topic], rules(first_id=len(image.topics) + 1)).records)
 
 
 def refusal(image: Image, topic: NewTopic) -> tuple[int, str]:
-    decision = decide_create(image, [topic], rules())
+    decision = create_all(image, [topic], rules())
     assert not decision.records
     outcome = decision.reply[0]
     assert isinstance(outcome, RefusedTopic)
@@ -58,7 +70,7 @@ def manual(*assignments: tuple[int, tuple[int, ...]], count: int = -1, factor: i
 
 def test_a_topic_is_written_as_topic_config_and_partition_records_in_this_order() -> None:
     topic = NewTopic(name=A, partition_count=2, configs=(("retention.ms", "5"), ("cleanup.policy", "compact")))
-    decision = decide_create(ONE, [topic], rules())
+    decision = create_all(ONE, [topic], rules())
     topic_id = UUID(int=1)
     assert decision.records[:3] == [
         TopicRecord(name="a", topic_id=topic_id),
@@ -91,20 +103,20 @@ def test_a_topic_is_written_as_topic_config_and_partition_records_in_this_order(
 
 def test_minus_one_means_the_defaults_of_the_broker() -> None:
     image = cluster(broker(1), broker(2))
-    decision = decide_create(image, [NewTopic(name=A)], rules(partition_count=3, replication_factor=2))
+    decision = create_all(image, [NewTopic(name=A)], rules(partition_count=3, replication_factor=2))
     outcome = decision.reply[0]
     assert isinstance(outcome, CreatedTopic)
     assert (outcome.partition_count, outcome.replication_factor) == (3, 2)
 
 
 def test_validate_only_gives_the_same_outcomes_without_records() -> None:
-    decision = decide_create(ONE, [NewTopic(name=A)], rules(), validate_only=True)
+    decision = create_all(ONE, [NewTopic(name=A)], rules(), validate_only=True)
     assert not decision.records
     assert isinstance(decision.reply[0], CreatedTopic)
 
 
 def test_a_refused_topic_does_not_affect_the_next_one() -> None:
-    decision = decide_create(ONE, [NewTopic(name=TopicName("bad name")), NewTopic(name=A)], rules())
+    decision = create_all(ONE, [NewTopic(name=TopicName("bad name")), NewTopic(name=A)], rules())
     assert isinstance(decision.reply[0], RefusedTopic)
     assert isinstance(decision.reply[1], CreatedTopic)
     assert [record for record in decision.records if isinstance(record, TopicRecord)] == [
@@ -122,6 +134,11 @@ def test_a_refused_topic_does_not_affect_the_next_one() -> None:
             17,
             "Topic name is invalid: 'x y' contains one or more characters other than ASCII alphanumerics, "
             "'.', '_' and '-'",
+        ),
+        (
+            NewTopic(name=TopicName("__cluster_metadata")),
+            42,
+            "Creation of internal topic __cluster_metadata is prohibited.",
         ),
         (
             NewTopic(name=A, replication_factor=2),
@@ -202,7 +219,7 @@ def test_a_new_topic_does_not_visit_the_existing_ones() -> None:
             raise AssertionError("all topics are visited")
 
     image = with_topic(ONE, "a.b")
-    decision = decide_create(replace(image, topics=Topics(image.topics)), [NewTopic(name=TopicName("a.c_d"))], rules())
+    decision = create_all(replace(image, topics=Topics(image.topics)), [NewTopic(name=TopicName("a.c_d"))], rules())
     assert isinstance(decision.reply[0], CreatedTopic)
 
 
@@ -215,7 +232,7 @@ def test_partitions_of_one_assignment_must_agree_on_their_number_of_replicas() -
 
 def test_the_first_live_replica_of_an_assignment_leads_and_fenced_ones_are_not_in_sync() -> None:
     image = cluster(broker(1, fenced=True), broker(2), broker(3))
-    decision = decide_create(image, [manual((0, (1, 3, 2)))], rules())
+    decision = create_all(image, [manual((0, (1, 3, 2)))], rules())
     partition = decision.records[-1]
     assert isinstance(partition, PartitionRecord)
     assert (partition.replicas, partition.isr, partition.leader) == ((1, 3, 2), (3, 2), 3)
@@ -242,7 +259,7 @@ def test_a_broker_with_several_directories_chooses_one_itself() -> None:
     several = RegisterBrokerRecord(
         broker_id=1, incarnation_id=ID, broker_epoch=1, end_points=(), fenced=False, log_dirs=(ID, UUID(int=78))
     )
-    partition = decide_create(cluster(several), [NewTopic(name=A)], rules()).records[-1]
+    partition = create_all(cluster(several), [NewTopic(name=A)], rules()).records[-1]
     assert isinstance(partition, PartitionRecord)
     assert partition.directories == (UNASSIGNED_DIRECTORY,)
 
@@ -257,7 +274,7 @@ def test_a_broker_with_several_directories_chooses_one_itself() -> None:
 )
 def test_a_request_with_too_many_partitions_is_refused_as_a_whole(topics: list[NewTopic]) -> None:
     with pytest.raises(PolicyViolation, match="Excessively large number of partitions per request"):
-        decide_create(ONE, topics, rules())
+        create_all(ONE, topics, rules())
 
 
 def test_a_topic_is_deleted_by_its_name_or_by_its_id() -> None:
@@ -305,14 +322,14 @@ def test_a_topic_with_two_references_is_kept() -> None:
 
 
 def added(image: Image, *topics: MorePartitions, validate_only: bool = False) -> list[PartitionRecord | Refusal | None]:
-    decision = decide_add_partitions(image, topics, random=Random(7), validate_only=validate_only)
+    decision = add_partitions(image, topics, random=Random(7), validate_only=validate_only)
     records = [record for record in decision.records if isinstance(record, PartitionRecord)]
     return [*records, *decision.reply]
 
 
 def test_new_partitions_follow_the_existing_ones() -> None:
     image = with_topic(ONE, "a", partition_count=2)
-    decision = decide_add_partitions(image, [MorePartitions(name=A, count=4)], random=Random(7))
+    decision = add_partitions(image, [MorePartitions(name=A, count=4)], random=Random(7))
     assert decision.reply == (None,)
     assert [
         (record.partition_id, record.replicas, record.leader)
@@ -364,3 +381,35 @@ def test_partitions_that_cannot_be_added_are_refused(more: MorePartitions, code:
     (outcome,) = added(image, more)
     assert isinstance(outcome, Refusal)
     assert (outcome.code, outcome.message) == (code, message)
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        NewTopic(name=A, partition_count=5000),
+        manual(*((index, (1,)) for index in range(5000))),
+    ],
+)
+def test_many_partitions_are_created_in_slices(topic: NewTopic) -> None:
+    job = deciding_create(ONE, [topic], rules())
+    steps = _steps(job)
+    assert steps >= 2 * 5000 / SLICE_MAX
+
+
+@pytest.mark.parametrize("assignments", [None, tuple((1,) for _ in range(5000))])
+def test_many_partitions_are_added_in_slices(assignments: Any) -> None:
+    topic = MorePartitions(name=A, count=5001, assignments=assignments)
+    job = deciding_add_partitions(with_topic(ONE, A), [topic], random=Random(7))
+    assert _steps(job) >= 2 * 5000 / SLICE_MAX
+
+
+def _steps(job: Job[ControllerDecision[Any]]) -> int:
+    """Return how often the job pauses before it decides to write records."""
+    steps = 0
+    while True:
+        try:
+            next(job)
+        except StopIteration as end:
+            assert len(end.value.records) >= 5000
+            return steps
+        steps += 1

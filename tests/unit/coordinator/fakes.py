@@ -194,16 +194,22 @@ class NoReplicas:
 
     def __init__(self) -> None:
         self.on_late_open: list[object] = []
+        self.leased = True
+
+    def has_lease(self) -> bool:
+        return self.leased
 
     def is_opening(self, topic: str, index: int) -> bool:
         return False
 
 
-def runtime(make_shard: Callable[[], Any], clock: Any, performer: Any = None) -> CoordinatorRuntime[Any]:
+def runtime(
+    make_shard: Callable[[], Any], clock: Any, performer: Any = None, replicas: NoReplicas | None = None
+) -> CoordinatorRuntime[Any]:
     made: CoordinatorRuntime[Any] = CoordinatorRuntime(
         CONSUMER_OFFSETS,
         node_id=NodeId(0),
-        replicas=cast(Replicas, NoReplicas()),
+        replicas=cast(Replicas, replicas or NoReplicas()),
         clock=clock,
         make_shard=make_shard,
         commit_timeout_ms=lambda: 5_000,

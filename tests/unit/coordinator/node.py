@@ -59,13 +59,18 @@ class HostedPartitions:
         self.on_late_open: list[Callable[[TopicName, int], None]] = []
         self.image: Image = EMPTY
         self._topic = topic
+        self.opening: set[int] = set()
+        """The partitions whose logs are not open yet."""
         self.partitions = {index: Partition(topic, topic_id, index, ME, open_log(SimDisk())) for index in range(count)}
 
     def find(self, name: str, index: int) -> Partition | None:
-        return self.partitions.get(index) if name == self._topic else None
+        return self.partitions.get(index) if name == self._topic and index not in self.opening else None
 
     def is_opening(self, name: str, index: int) -> bool:
-        return False
+        return name == self._topic and index in self.opening
+
+    def has_lease(self) -> bool:
+        return True
 
 
 class CoordinatorNode(ABC, Generic[S]):

@@ -20,7 +20,7 @@ from penstock.model.errors import (
 )
 from penstock.wire.batch import BatchHeader
 from penstock.wire.records import Record, decode_batch, encode_batch
-from tests.unit.coordinator.fakes import CountingShard, FakeClock, FakeLog, runtime
+from tests.unit.coordinator.fakes import CountingShard, FakeClock, FakeLog, NoReplicas, runtime
 
 
 class Stage:
@@ -28,7 +28,8 @@ class Stage:
         self.clock = FakeClock()
         self.log = FakeLog()
         self.shards: list[CountingShard] = []
-        self.coordinator = runtime(self.make_shard, self.clock)
+        self.replicas = NoReplicas()
+        self.coordinator = runtime(self.make_shard, self.clock, replicas=self.replicas)
 
     def make_shard(self) -> CountingShard:
         self.shards.append(CountingShard())
@@ -70,6 +71,17 @@ async def test_records_of_one_decision_are_one_batch(stage: Stage) -> None:
     assert await stage.submit("add", 3) == 6
     assert len(stage.log.written) == 2
     assert stage.logged() == [1, 2, 3]
+
+
+async def test_a_node_without_a_lease_coordinates_no_key(stage: Stage) -> None:
+    assert await stage.coordinator.submit("key", ("add", 1)) == 1
+    stage.replicas.leased = False
+    with pytest.raises(NotCoordinator):
+        stage.coordinator.submit("key", ("add", 2))
+    with pytest.raises(NotCoordinator):
+        stage.coordinator.share("key", ("add", 2), lambda reply, error: None)
+    stage.replicas.leased = True
+    assert await stage.coordinator.submit("key", ("add", 3)) == 4
 
 
 async def test_a_reply_waits_until_its_records_are_committed(stage: Stage) -> None:

@@ -170,6 +170,13 @@ def test_the_retention_of_the_commit_request_applies(host: Harness) -> None:
     assert host.committed() is None
 
 
+def test_a_commit_with_an_unlimited_retention_never_expires(host: Harness) -> None:
+    for _ in range(2):
+        assert commit_to(host, "orders", retention_ms=2**63 - 1) == OK
+    host.advance(8 * DAY_MS)
+    assert "orders" in host.shard.offsets.of(GROUP)
+
+
 def test_offsets_of_a_deleted_topic_are_deleted_but_not_those_of_its_successor(host: Harness) -> None:
     for group_id, topic_id in (("one", TOPIC_ID), ("two", UUID(int=8)), ("three", UUID(int=0))):
         commit_to(host, "orders", topic_id=topic_id, group_id=group_id)

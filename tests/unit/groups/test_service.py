@@ -134,6 +134,25 @@ async def test_all_shards_are_listed() -> None:
     assert {listed.group_id for listed in await node.groups.list_groups(ListGroups())} == {"a", "b"}
 
 
+async def test_groups_are_listed_only_when_every_log_is_open() -> None:
+    node = GroupsNode()
+    node.replicas.opening = {0}
+    await node.lead()
+    node.commit(*topic("orders", ORDERS_ID, ME))
+    node.replicas.image = node.image
+    await node.put("a")
+    with pytest.raises(CoordinatorLoadInProgress):
+        await node.groups.list_groups(ListGroups())
+    with pytest.raises(CoordinatorLoadInProgress):
+        await node.put("b")
+    node.replicas.opening.clear()
+    for opened in node.replicas.on_late_open:
+        opened(CONSUMER_OFFSETS, 0)
+    await turns()
+    await node.put("b")
+    assert sorted(each.group_id for each in await node.groups.list_groups(ListGroups())) == ["a", "b"]
+
+
 async def test_waiting_requests_fail_when_another_node_becomes_leader() -> None:
     node = GroupsNode()
     await node.lead()

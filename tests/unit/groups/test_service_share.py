@@ -5,11 +5,16 @@ import asyncio
 import pytest
 
 from penstock.groups import service as module
-from penstock.groups.commands import ForgetTopics
+from penstock.groups.commands import DeleteGroups, ForgetTopics
 from penstock.groups.consumer.assignors import NOTHING, Assignment
 from penstock.groups.consumer.commands import ConsumerGroupHeartbeat
 from penstock.groups.service import Groups
-from penstock.groups.share.commands import InitializeShareState, ShareGroupHeartbeat, ShareGroupHeartbeatReply
+from penstock.groups.share.commands import (
+    STATE_EXISTS,
+    InitializeShareState,
+    ShareGroupHeartbeat,
+    ShareGroupHeartbeatReply,
+)
 from penstock.metadata.image import GROUP
 from penstock.metadata.records import ConfigRecord, PartitionChangeRecord, RemoveTopicRecord
 from penstock.model.errors import NotEnoughReplicas
@@ -135,6 +140,22 @@ async def test_a_node_that_loses_the_partition_abandons_only_its_initializations
     node.groups.close()
     await turns()
     assert not node.groups._initializations
+
+
+async def test_state_of_a_topic_deleted_without_a_leader_is_forgotten_after_the_load() -> None:
+    node = await share_node()
+    node.allowed.set()
+    await node.beat()
+    await turns()
+    leaving = ShareGroupHeartbeat(group_id="a", member_id="m", member_epoch=-1)
+    assert (await node.groups.ask("a", leaving)).error == 0
+    assert await node.groups.ask("a", DeleteGroups(("a",))) == (STATE_EXISTS,)
+    node.groups.close()
+    node.service = node.make()
+    node.commit(RemoveTopicRecord(topic_id=ORDERS_ID))
+    await node.restart()
+    assert await node.groups.ask("a", DeleteGroups(("a",))) == (0,)
+    node.groups.close()
 
 
 async def test_a_node_without_a_share_coordinator_initializes_nothing() -> None:

@@ -51,6 +51,7 @@ class FakeQuorum:
         self.image: Image = EMPTY
         self.leader = NodeId(1)
         self.is_active = True
+        self.epoch = LeaderEpoch(1)
         self.stuck = False
         self.refusal: Refusal | None = None
         self.node_id = NodeId(1)
@@ -63,7 +64,8 @@ class FakeQuorum:
         self.put(())
         self.voter_registry.append(self.image.offset, voters)
 
-    async def commit(self, records: Sequence[MetadataRecord]) -> None:
+    async def commit(self, *parts: Sequence[MetadataRecord]) -> None:
+        records = [record for part in parts for record in part]
         if self.stuck:
             await asyncio.Event().wait()
         if self.refusal is not None:

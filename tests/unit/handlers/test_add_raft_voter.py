@@ -49,3 +49,18 @@ async def test_a_node_that_does_not_catch_up_in_time_is_not_added() -> None:
 async def test_only_the_active_controller_adds_voters() -> None:
     async with nodes(3) as world:
         assert (await add(world)).error_code == ErrorCode.not_controller
+
+
+async def test_a_node_is_added_only_with_the_directory_from_which_it_fetches() -> None:
+    async with nodes(3) as world:
+        active = await world.until_active()
+        leader = int(active.node_id)
+        other = next(node for node in world.quorums if node != leader)
+        removal: dict[str, Any] = {"voter_id": other, "voter_directory_id": UUID(int=other)}
+        removing = asyncio.ensure_future(ask(world, ApiKey.REMOVE_RAFT_VOTER, node=leader, **removal))
+        await world.pass_time(1)
+        assert (await removing).error_code == ErrorCode.none
+        for directory, error in ((UUID(int=77), ErrorCode.request_timed_out), (UUID(int=other), ErrorCode.none)):
+            adding = asyncio.ensure_future(add(world, other, node=leader, voter_directory_id=directory))
+            await world.pass_time(SOON.total_seconds() + 1)
+            assert (await adding).error_code == error

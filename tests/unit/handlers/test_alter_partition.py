@@ -1,12 +1,17 @@
 """AlterPartition through its handler."""
 
+import asyncio
 from typing import Any
 from uuid import UUID
 
 import pytest
 from kio.schema.errors import ErrorCode
 
+from penstock.config.settings import BrokerSettings
+from penstock.controller.decision import ControllerDecision
 from penstock.handlers import alter_partition
+from penstock.metadata.image import Image
+from penstock.model.job import Job
 from penstock.wire.api import ApiKey
 from tests.unit.controller.cluster import TOPIC_ID
 from tests.unit.handlers.fakes import FakeNode
@@ -69,3 +74,18 @@ async def test_a_stale_broker_and_a_node_that_is_not_the_controller_refuse_the_r
     node.quorum.is_active = False
     reply = await alter(node, 1, 2)
     assert (reply.error_code, reply.topics) == (ErrorCode.not_controller, ())
+
+
+async def test_a_change_that_waits_for_its_turn_is_decided_with_the_settings_of_that_time(node: FakeNode) -> None:
+    monitor = node.context.monitor
+
+    def raising_min_isr(_: Image) -> Job[ControllerDecision[None]]:
+        yield None
+        monitor._current_settings = lambda: BrokerSettings({"min.insync.replicas": "2"})
+        return ControllerDecision((), None)
+
+    before = asyncio.ensure_future(node.context.controller.run(raising_min_isr))
+    await asyncio.sleep(0)
+    await alter(node, 1)
+    await before
+    assert only_partition(node).eligible_leader_replicas == (2, 3)

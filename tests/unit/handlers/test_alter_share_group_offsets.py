@@ -8,7 +8,7 @@ from kio.schema.alter_share_group_offsets.v0.request import (
     AlterShareGroupOffsetsRequestTopic,
 )
 
-from penstock.groups.share.commands import AlterShareOffsets, ShareStateInitialized, ShareStateReply
+from penstock.groups.share.commands import AlterShareOffsets, ShareOffsetsAltered, ShareStateReply
 from penstock.handlers import alter_share_group_offsets
 from penstock.shares.commands import InitializeState, StateReply
 from penstock.shares.states import SharePartitionKey
@@ -28,7 +28,7 @@ async def alter(node: FakeNode, name: str, index: int) -> Any:
 
 async def test_the_state_is_initialized_in_a_new_epoch() -> None:
     node = node_with_orders()
-    node.groups.replies = {AlterShareOffsets: ShareStateReply(state_epoch=9), ShareStateInitialized: ShareStateReply()}
+    node.groups.replies = {AlterShareOffsets: ShareStateReply(state_epoch=9), ShareOffsetsAltered: ShareStateReply()}
     reply = await alter(node, "orders", 1)
     assert node.shares.state.commands == [InitializeState(SharePartitionKey("g", ORDERS_ID, 1), 9, 7)]
     assert reply.responses[0].partitions[0].error_code == 0

@@ -14,7 +14,7 @@ from penstock.shares.commands import DeleteState, StateReply
 from penstock.wire.api import ApiKey
 from tests.unit.handlers.requests import ORDERS_ID, node_with_orders
 
-NOT_COORDINATOR = 16
+NOT_AVAILABLE, NOT_COORDINATOR = 15, 16
 
 
 async def test_the_state_of_a_share_group_is_deleted_first() -> None:
@@ -29,6 +29,14 @@ async def test_the_state_of_a_share_group_is_deleted_first() -> None:
     reply = await node.ask(delete_groups.handle, ApiKey.DELETE_GROUPS, body)
     assert reply.results[0].error_code == NOT_COORDINATOR, "the group stays if its state does"
     assert [type(command) for command in node.groups.commands] == [DeleteGroups, DeleteShareOffsets]
+
+
+async def test_a_share_group_that_got_new_state_meanwhile_can_be_deleted_later() -> None:
+    node = node_with_orders()
+    node.groups.replies = {DeleteGroups: (STATE_EXISTS,), DeleteShareOffsets: ShareStateReply()}
+    body = DeleteGroupsRequest(groups_names=("g",))  # type: ignore[arg-type]
+    reply = await node.ask(delete_groups.handle, ApiKey.DELETE_GROUPS, body)
+    assert reply.results[0].error_code == NOT_AVAILABLE
 
 
 async def test_a_group_that_is_named_twice_is_deleted_once() -> None:

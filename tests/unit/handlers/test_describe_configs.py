@@ -43,6 +43,7 @@ async def test_the_oldest_version_is_answered_too(node: FakeNode) -> None:
         (TOPIC, "", 17, "Topic name is invalid: the empty string is not allowed"),
         (BROKER, "7", 42, "Unexpected broker id, expected 1 or empty string, but received 7"),
         (BROKER, "abc", 42, "Broker id must be an integer, but it is: abc"),
+        (BROKER, "2147483648", 42, "Broker id must be an integer, but it is: 2147483648"),
         (BROKER_LOGGER, "7", 42, "Unexpected broker id, expected 1 but received 7"),
         (BROKER_LOGGER, "", 42, "Broker id must not be empty"),
         (CLIENT_METRICS, "", 42, "Client metrics subscription name must not be empty"),
@@ -54,6 +55,16 @@ async def test_an_invalid_resource_is_refused(node: FakeNode, kind: int, name: s
     result = await describe_config(node, kind, name)
     assert (result.error_code, result.error_message, result.configs) == (code, message, ())
     assert (result.resource_type, result.resource_name) == (kind, name)
+
+
+@pytest.mark.parametrize("kind", [BROKER, BROKER_LOGGER])
+async def test_a_broker_id_with_more_digits_than_python_converts_is_refused(node: FakeNode, kind: int) -> None:
+    name = "1" * 5000
+    described = await describe_config(node, kind, name)
+    altered = await alter_config(node, kind, name, ("root", SET, "INFO"))
+    for result in (described, altered):
+        assert result.error_code == 42
+        assert "must be an integer" in str(result.error_message)
 
 
 async def test_this_broker_and_the_cluster_wide_defaults_are_described_separately(node: FakeNode) -> None:

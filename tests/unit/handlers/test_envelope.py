@@ -10,6 +10,7 @@ from kio.schema.metadata.v12.request import MetadataRequest
 
 from penstock.handlers import envelope
 from penstock.handlers.support.entities import milliseconds
+from penstock.handlers.support.parts import PART_SIZE
 from penstock.handlers.support.throttled import controller_throttle_ms
 from penstock.wire import codec
 from penstock.wire.api import ApiKey
@@ -40,6 +41,26 @@ async def test_an_envelope_is_answered_with_the_frame_that_the_client_gets() -> 
     inner = codec.read_response(ApiKey.DELETE_TOPICS, 6, answer.response_data[position:])
     assert correlation_id == 7
     assert [each.error_code for each in inner.responses] == [ErrorCode.unknown_topic_or_partition]
+
+
+async def test_a_long_request_is_answered_in_parts() -> None:
+    node = FakeNode()
+    names = [f"t{number}" for number in range(3 * PART_SIZE)]
+    topics = tuple(DeleteTopicState(name=name, topic_id=None) for name in names)  # type: ignore[arg-type]
+    frame = frame_of(ApiKey.DELETE_TOPICS, 6, DeleteTopicsRequest(topics=topics, timeout=milliseconds(1000)))
+    controller, decisions = node.context.controller, 0
+    decide = controller.run
+
+    def run(decision: Any) -> Any:
+        nonlocal decisions
+        decisions += 1
+        return decide(decision)
+
+    controller.run = run  # type: ignore[assignment]
+    answer = await node.ask(envelope.handle, ApiKey.ENVELOPE, sealed(frame))
+    _, position = parse_response_header(ApiKey.DELETE_TOPICS, 6, memoryview(answer.response_data))
+    inner = codec.read_response(ApiKey.DELETE_TOPICS, 6, answer.response_data[position:])
+    assert ([each.name for each in inner.responses], decisions) == (names, 3)
 
 
 async def test_an_envelope_with_an_api_that_is_not_forwarded_is_refused() -> None:

@@ -11,9 +11,11 @@ from penstock.metadata.records import RegisterBrokerRecord
 from penstock.model.acl import Acl, Operation, Permission
 from penstock.model.errors import TopicAuthorizationFailed
 from penstock.model.ids import NodeId
+from penstock.ports.network import FileSlice
 from penstock.quotas.limits import Spans, Table
 from penstock.security.principal import user
 from penstock.security.rights import Authorizer
+from penstock.storage.log_reader import LogReader
 from penstock.wire.api import APIS, ApiKey
 from tests.unit.handlers.hot import batch, fetch, fetched, leader, produce, replicated, reply_of
 from tests.unit.replication.replicated_partition import TOPIC, TOPIC_ID, ReplicatedPartition
@@ -149,6 +151,28 @@ async def test_a_fetch_that_waits_for_more_bytes_is_answered_after_max_wait_ms()
         await world.settle(seconds=0.3)
         assert parked.parts is None
         await world.settle(seconds=0.4)
+        assert count_of(fetched(parked)) == 1
+
+
+async def test_a_fetch_does_not_wait_for_new_records_if_there_are_more_old_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read = LogReader.read
+
+    def read_a_part(*arguments: Any, **more: Any) -> FileSlice | None:
+        piece = read(*arguments, **more)
+        if piece is not None:
+            piece.is_cut = True
+        return piece
+
+    async with replicated() as world:
+        await write(world)
+        monkeypatch.setattr(LogReader, "read", read_a_part)
+        assert count_of(fetched(fetch(leader(world), min_bytes=5000, **LONG))) == 1
+        monkeypatch.setattr(fetch_module, "LARGE_COUNT_MIN", 0)
+        parked = fetch(leader(world), min_bytes=5000, max_wait=1_000_000)
+        parked.on_ready = lambda: None
+        await world.settle(seconds=0.1)
         assert count_of(fetched(parked)) == 1
 
 

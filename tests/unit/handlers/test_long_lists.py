@@ -88,6 +88,16 @@ async def test_a_handler_rests_in_each_pass_over_a_list(
     assert pace.rest_count >= passes * COUNT // SLICE_COST - passes
 
 
+async def test_descriptions_of_a_broker_rest_after_every_other_one() -> None:
+    node = FakeNode()
+    pace = CountingPace(node)
+    resources = [{"resource_type": 4, "resource_name": "1", "configuration_keys": None}] * 10
+    body = body_of(ApiKey.DESCRIBE_CONFIGS, 4, resources=resources)
+    request = replace(node.request(ApiKey.DESCRIBE_CONFIGS, 4, body), pace=pace)
+    await COLD[ApiKey.DESCRIBE_CONFIGS](node.context, request)
+    assert pace.rest_count == 4
+
+
 @pytest.mark.parametrize(
     ("api_key", "field", "command", "found"),
     [

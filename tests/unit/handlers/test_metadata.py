@@ -12,9 +12,11 @@ from penstock.metadata.records import (
     TopicRecord,
 )
 from penstock.model.errors import StorageError
+from penstock.wire import codec
 from penstock.wire.api import ApiKey
 from tests.unit.controller.cluster import broker
 from tests.unit.handlers.fakes import FakeNode
+from tests.unit.handlers.requests import LimitedClient
 
 ID = UUID(int=900)
 UNKNOWN_OPERATIONS = -(2**31)
@@ -120,6 +122,23 @@ async def test_a_missing_topic_is_created_and_its_leader_returned_to_the_next_re
     assert [partition.leader_id for partition in topic.partitions] == [1, 1]
 
 
+async def test_topics_that_are_created_automatically_count_against_the_quota_of_the_client() -> None:
+    world = LimitedClient()
+    throttled = []
+    for names in (["a", "b"], [f"t{number}" for number in range(20)], ["c"]):
+        body = MetadataRequest(
+            topics=named(*names), allow_auto_topic_creation=True, include_topic_authorized_operations=False
+        )
+        read = codec.read_request(ApiKey.METADATA, 12, codec.write_request(ApiKey.METADATA, 12, body))
+        request = world.request(ApiKey.METADATA, 12, read)
+        await metadata.handle(world.node.context, request)
+        throttled.append(request.header.throttle_ms)
+    # A burst of ten partitions, and the one that exceeds it.
+    assert len(world.node.image.topics) == 11
+    assert throttled == [0, 1000, 1000]
+    assert set(world.muted) == {1.0}
+
+
 async def test_versions_without_the_flag_create_missing_topics() -> None:
     node = FakeNode()
     await ask(node, named("new"), version=3)
@@ -140,6 +159,13 @@ async def test_a_request_for_all_topics_creates_none() -> None:
     node = FakeNode()
     await ask(node, None, create=True)
     assert not node.image.topics
+
+
+async def test_the_metadata_log_is_not_created_as_a_topic() -> None:
+    node = FakeNode()
+    reply = await ask(node, named("__cluster_metadata", "new"), create=True)
+    assert [(topic.name, topic.error_code) for topic in reply.topics] == [("__cluster_metadata", 3), ("new", 5)]
+    assert list(node.image.topics) == ["new"]
 
 
 async def test_internal_topics_are_created_with_the_settings_of_their_coordinators() -> None:

@@ -34,6 +34,7 @@ async def test_a_voter_changes_its_address() -> None:
     [
         (1, {"cluster_id": "another"}, ErrorCode.inconsistent_cluster_id),
         (9, {}, ErrorCode.voter_not_found),
+        (1, {"voter_directory_id": UUID(int=5)}, ErrorCode.voter_not_found),
         (1, {"current_leader_epoch": 0}, ErrorCode.fenced_leader_epoch),
     ],
 )

@@ -66,11 +66,12 @@ class BrokerUnderTest:
         self.clock = SteppedClock()
         self.offset = 100
         self.quorum_gone = False
+        self.settings = BrokerSettings()
         self.broker = Lifecycle(
             identity,
             channel=self.controller,
             clock=self.clock,
-            current_settings=lambda: BrokerSettings(),
+            current_settings=lambda: self.settings,
             seen_offset=lambda: self.offset,
             quorum_is_gone=self.quorum_is_gone,
         )
@@ -119,6 +120,49 @@ async def test_heartbeats_are_sent_at_their_interval(world: BrokerUnderTest) -> 
     count = len(world.controller.heartbeats)
     await world.clock.advance(20.0)
     assert len(world.controller.heartbeats) - count == 10
+
+
+async def test_the_lease_ends_before_a_controller_can_fence_the_broker(world: BrokerUnderTest) -> None:
+    await world.broker.register()
+    await settle()
+    assert not world.broker.has_lease(), "it is fenced"
+    await world.broker.serve()
+    assert world.broker.has_lease()
+    await world.clock.advance(20.0)
+    assert world.broker.has_lease(), "each heartbeat extends it"
+    world.controller.silent = True
+    await world.clock.advance(3.5)
+    assert world.broker.has_lease(), "a late heartbeat or two do not end it"
+    await world.clock.advance(3.0)
+    assert not world.broker.has_lease(), "the session lasts for 9 s"
+    world.controller.silent = False
+    await world.clock.advance(3.0)
+    assert world.broker.has_lease()
+
+
+async def test_the_lease_does_not_end_between_two_heartbeats(world: BrokerUnderTest) -> None:
+    world.settings = BrokerSettings({"broker.session.timeout.ms": "2500"})
+    await world.started()
+    for _ in range(50):
+        await world.clock.advance(0.1)
+        assert world.broker.has_lease()
+
+
+async def test_the_lease_counts_from_the_time_at_which_the_heartbeat_was_sent(world: BrokerUnderTest) -> None:
+    await world.started()
+    answer, may_answer = world.controller.ask, asyncio.Event()
+
+    async def late(api_key: int, request: Any, *, timeout_s: float) -> Any:
+        await may_answer.wait()
+        return await answer(api_key, request, timeout_s=timeout_s)
+
+    world.controller.ask = late  # type: ignore[method-assign]
+    count = len(world.controller.heartbeats)
+    await world.clock.advance(9.0)
+    may_answer.set()
+    await settle()
+    assert len(world.controller.heartbeats) == count + 1
+    assert not world.broker.has_lease()
 
 
 async def test_a_broker_that_is_behind_retries_soon_and_when_its_image_has_caught_up(world: BrokerUnderTest) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import gc
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,6 +10,7 @@ from unittest import mock
 
 import pytest
 
+from penstock.metadata.change import RECORDS_PER_SLICE
 from penstock.metadata.checkpointer import SETTLE_S
 from penstock.metadata.delta import Delta
 from penstock.metadata.image import EMPTY, Image
@@ -20,8 +22,9 @@ from penstock.metadata.records import (
     RemoveTopicRecord,
     decode,
 )
-from penstock.model.errors import Corruption, StartupError, StorageError
+from penstock.model.errors import Corruption, NotController, StartupError, StorageError
 from penstock.model.ids import LeaderEpoch, Offset, TopicName
+from penstock.wire.batch import BatchHeader
 from penstock_sim.disk import Crashed, SimDisk
 from tests.unit.metadata.samples import after, broker, config, partition, topic, topic_id
 from tests.unit.metadata.world import FEATURES, TestClock, open_quorum, settle
@@ -33,6 +36,14 @@ LOG = f"{FOLDER}/00000000000000000000.log"
 def facts(image: Image) -> Image:
     """Return the image without its offset, which advances with every start."""
     return replace(image, offset=Offset(0), epoch=LeaderEpoch(0))
+
+
+def batches(data: bytes) -> list[BatchHeader]:
+    found, position = [], 0
+    while position < len(data):
+        found.append(BatchHeader.at(memoryview(data)[position:]))
+        position += found[-1].size
+    return found
 
 
 def checkpoints(disk: SimDisk) -> list[str]:
@@ -59,6 +70,21 @@ def commits_of_every_kind() -> list[list[MetadataRecord]]:
         [config("retention.ms", "9", topic="orders"), config("retention.ms", "8", topic="sales")],
         [ProducerIdsRecord(broker_id=1, next_producer_id=2000)],
     ]
+
+
+def removing_leaders(parts: int) -> list[list[MetadataRecord]]:
+    """Return the parts of a commit after which the partitions of topic 1 have no leader."""
+    return [
+        [
+            PartitionChangeRecord(partition_id=index, topic_id=topic_id(1), leader=-1)
+            for index in range(part * RECORDS_PER_SLICE, (part + 1) * RECORDS_PER_SLICE)
+        ]
+        for part in range(parts)
+    ]
+
+
+def leaderless(image: Image) -> int:
+    return sum(each.leader == -1 for made in image.topics.values() for each in made.partitions)
 
 
 async def test_a_new_single_node_cluster_has_its_features_and_a_leader() -> None:
@@ -131,6 +157,121 @@ async def test_commits_made_together_share_syncs_and_keep_their_order() -> None:
     assert disk.finish_sync() and disk.finish_sync() and not disk.finish_sync()
     await commits
     assert order == [f"t{number}" for number in range(1, 51)]
+    await quorum.close()
+
+
+async def test_thousands_of_records_are_prepared_in_slices_and_written_as_one_batch() -> None:
+    disk = SimDisk()
+    quorum = await open_quorum(disk)
+    size, end = len(disk.read_file(LOG)), quorum.high_watermark
+    commit = asyncio.ensure_future(quorum.commit(topic("orders", 1, partitions=5 * RECORDS_PER_SLICE)))
+    turns = 0
+    while len(disk.read_file(LOG)) == size:
+        turns += 1
+        await asyncio.sleep(0)
+    await commit
+    assert turns > 5
+    assert quorum.high_watermark == end + 5 * RECORDS_PER_SLICE + 1
+    (written,) = batches(disk.read_file(LOG)[size:])
+    assert written.record_count == 5 * RECORDS_PER_SLICE + 1
+    assert len(quorum.image.topics[TopicName("orders")].partitions) == 5 * RECORDS_PER_SLICE
+    await quorum.close()
+
+
+async def test_parts_of_a_commit_are_batches_that_are_applied_in_turns() -> None:
+    disk = SimDisk()
+    quorum = await open_quorum(disk)
+    size = len(disk.read_file(LOG))
+    seen: list[int] = []
+    await quorum.commit(topic("orders", 1, partitions=3 * RECORDS_PER_SLICE))
+    quorum.subscribe(lambda delta, image: seen.append(sum(map(len, delta.partitions_changed.values()))))
+    changes = [
+        PartitionChangeRecord(partition_id=index, topic_id=topic_id(1), leader=-1)
+        for index in range(3 * RECORDS_PER_SLICE)
+    ]
+    parts = [changes[start : start + RECORDS_PER_SLICE] for start in range(0, len(changes), RECORDS_PER_SLICE)]
+    await quorum.commit(*parts)
+    assert seen[1:] == [RECORDS_PER_SLICE] * 3
+    assert [batch.record_count for batch in batches(disk.read_file(LOG)[size:])][1:] == [RECORDS_PER_SLICE] * 3
+    assert all(each.leader == -1 for each in quorum.image.topics[TopicName("orders")].partitions)
+    await quorum.close()
+
+
+async def test_a_shutdown_waits_for_all_parts_of_a_commit() -> None:
+    disk = SimDisk()
+    quorum = await open_quorum(disk)
+    await quorum.commit(topic("orders", 1, partitions=3 * RECORDS_PER_SLICE))
+    disk.syncs_at_once = False
+    commit = asyncio.ensure_future(quorum.commit(*removing_leaders(3)))
+    await settle()
+    disk.syncs_at_once = True
+    assert disk.finish_sync()
+    assert leaderless(quorum.image) == RECORDS_PER_SLICE, "the rest is committed, but not applied yet"
+    closing = asyncio.ensure_future(quorum.close())
+    await settle()
+    assert closing.done() and commit.done()
+    assert leaderless(quorum.image) == 3 * RECORDS_PER_SLICE
+
+
+async def test_records_in_preparation_are_not_written_after_a_shutdown() -> None:
+    disk = SimDisk()
+    quorum = await open_quorum(disk)
+    size = len(disk.read_file(LOG))
+    commit = asyncio.ensure_future(quorum.commit(topic("orders", 1, partitions=2 * RECORDS_PER_SLICE)))
+    await asyncio.sleep(0)
+    await quorum.close()
+    await settle()
+    assert commit.done()
+    with pytest.raises(NotController):
+        await commit
+    assert len(disk.read_file(LOG)) == size
+
+
+async def test_a_failed_commit_returns_after_the_parts_that_were_written_are_applied() -> None:
+    disk = SimDisk()
+    quorum = await open_quorum(disk)
+    await quorum.commit(topic("orders", 1, partitions=3 * RECORDS_PER_SLICE))
+    disk.syncs_at_once = False
+    size = len(disk.read_file(LOG))
+    commit = asyncio.ensure_future(quorum.commit(*removing_leaders(3)))
+    await asyncio.sleep(0)
+    assert len(disk.read_file(LOG)) > size, "the first part is written"
+    disk.failing["write"] = errno.ENOSPC
+    await settle()
+    disk.failing.clear()
+    assert not commit.done(), "the next decision would be made on an image without the first part"
+    disk.syncs_at_once = True
+    assert disk.finish_sync()
+    with pytest.raises(StorageError):
+        await commit
+    assert leaderless(quorum.image) == RECORDS_PER_SLICE
+    await quorum.close()
+
+
+async def test_records_in_preparation_are_applied_to_what_was_written_meanwhile() -> None:
+    disk = SimDisk()
+    quorum = await open_quorum(disk)
+    large = asyncio.ensure_future(quorum.commit(topic("large", 1, partitions=2 * RECORDS_PER_SLICE)))
+    await asyncio.sleep(0)
+    await quorum.commit(topic("small", 2))
+    await large
+    assert set(quorum.image.topics) == {"small", "large"}
+    await quorum.close()
+    again = await open_quorum(disk)
+    assert set(again.image.topics) == {"small", "large"}
+    await again.close()
+
+
+async def test_records_in_preparation_are_not_written_after_another_controller_is_active() -> None:
+    disk = SimDisk()
+    quorum = await open_quorum(disk)
+    size = len(disk.read_file(LOG))
+    commit = asyncio.ensure_future(quorum.commit(topic("orders", 1, partitions=2 * RECORDS_PER_SLICE)))
+    await asyncio.sleep(0)
+    quorum._publish_leadership(False)
+    with pytest.raises(NotController):
+        await commit
+    assert len(disk.read_file(LOG)) == size
     await quorum.close()
 
 
@@ -283,6 +424,28 @@ async def test_a_start_replays_no_more_records_than_a_few_images_however_many_we
     assert facts(quorum.image) == facts(image)
     assert decoded.call_count <= 400
     await quorum.close()
+
+
+async def test_only_the_current_image_stays_in_memory_after_a_start_and_a_checkpoint() -> None:
+    def offsets_in_memory() -> set[int]:
+        gc.collect()
+        images = [each for each in gc.get_objects() if type(each) is Image]
+        return {each.offset for each in images if TopicName("kept-once") in each.topics}
+
+    disk = SimDisk()
+    for _ in range(2):
+        clock = TestClock()
+        quorum = await open_quorum(disk, clock, metadata_log_max_snapshot_interval_ms="1000")
+        for _ in range(2):
+            if TopicName("kept-once") in quorum.image.topics:
+                await quorum.commit([RemoveTopicRecord(topic_id=topic_id(1))])
+            await quorum.commit(topic("kept-once", 1))
+            await settle()
+            assert offsets_in_memory() == {quorum.image.offset}
+            clock.advance(1.0)
+            await settle()
+        assert len(checkpoints(disk)) == 2
+        await quorum.close()
 
 
 async def test_a_burst_of_changes_is_in_one_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:

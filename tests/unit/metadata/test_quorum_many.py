@@ -9,7 +9,7 @@ import pytest
 from penstock.metadata.membership import name_voters
 from penstock.metadata.quorum import Quorum
 from penstock.metadata.voters import Voter, VoterEndpoint
-from penstock.model.errors import NotController
+from penstock.model.errors import NotController, StorageError
 from penstock.model.ids import NodeId, TopicName
 from tests.unit.metadata.many import Many
 from tests.unit.metadata.samples import config, topic
@@ -191,6 +191,19 @@ async def test_a_voter_with_an_offline_log_does_not_delay_the_others() -> None:
     before = world.clock.monotonic()
     new = await world.until_active(among=lambda node: node != active.node_id)
     assert new is not active and world.clock.monotonic() - before < 2.5
+
+
+async def test_a_leader_that_cannot_write_is_replaced_without_a_timeout() -> None:
+    world, active = await started()
+    await world.pass_time(0.5)
+    world.disks[active.node_id].failing["write"] = errno.ENOSPC
+    with pytest.raises(StorageError):
+        await set_value(world, active, "1")
+    before = world.clock.monotonic()
+    new = await world.until_active(among=lambda node: node != active.node_id)
+    assert not active.is_active and world.clock.monotonic() - before < 1.0
+    await set_value(world, new, "2")
+    assert value(new) == "2"
 
 
 async def test_a_leader_that_closes_is_replaced_without_a_timeout() -> None:

@@ -1,11 +1,15 @@
 """Tests of the decision log, with a list instead of a topic."""
 
+import struct
 from collections.abc import Iterator
-from typing import cast
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from penstock_client.errors import UNKNOWN_TOPIC
 from penstock_client.protocol.cluster import Cluster, Topic
+from penstock_client.protocol.wire import Reader
 from penstock_spark.topics.decisions import BatchDecision, DecisionLog
 
 TOPIC = "decisions"
@@ -71,3 +75,24 @@ def test_a_log_that_was_truncated_is_read_again(query: str) -> None:
     del log.records[1:]
     again = BatchDecision(query, 1, "me")
     assert log.decide(again) == again
+
+
+class NewTopic(OneTopic):
+    """A cluster whose leader does not know the topic in the first request."""
+
+    codes = (UNKNOWN_TOPIC, 0)
+    requests = 0
+
+    def to_node(self, node: int, lane: str = "calls") -> Any:
+        def call(*_: object) -> Reader:
+            code = self.codes[self.requests]
+            self.requests += 1
+            fields = struct.pack(">ih9siihq", 1, len(TOPIC), TOPIC.encode(), 1, 0, code, 7)
+            return Reader(bytearray(fields + bytes(16)), compact=False)
+
+        return SimpleNamespace(call=call)
+
+
+def test_a_decision_is_sent_again_to_a_leader_that_does_not_know_the_new_topic_yet(query: str) -> None:
+    log = DecisionLog(NewTopic("nowhere:1"), TOPIC, query)
+    assert log._append(BatchDecision(query, 0, "me")) == 7

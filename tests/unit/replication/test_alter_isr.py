@@ -24,7 +24,7 @@ class Lead:
 class FakePartition:
     def __init__(self) -> None:
         self.topic, self.topic_id, self.index = "t", UUID(int=5), 0
-        self.leader_epoch, self.replicas = 3, (1, 2)
+        self.leader_epoch, self.replicas, self.isr = 3, (1, 2), (1,)
         self.leadership = Lead()
         self.taken: list[tuple[NodeId, ...]] = []
 

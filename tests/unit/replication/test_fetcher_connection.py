@@ -55,6 +55,8 @@ class Leader:
         monkeypatch.setattr(module, "read_response", self._read)
         self.fetcher = Fetcher(NodeId(2), 0, cast(Any, self))
 
+    is_opening_many = False
+
     def settings(self) -> BrokerSettings:
         return self._settings
 

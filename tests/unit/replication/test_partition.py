@@ -1,19 +1,23 @@
 import errno
+import gc
+import sys
 from collections.abc import Callable
-from types import SimpleNamespace
+from types import BuiltinFunctionType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from penstock.config.settings import TopicSettings
 from penstock.metadata.image import PartitionImage
 from penstock.model.errors import OffsetOutOfRange, StorageError
 from penstock.model.ids import LeaderEpoch, NodeId, TopicName
 from penstock.replication.isr import Leadership, Proposal
 from penstock.replication.partition import Partition
+from penstock.storage.directory import LogDirectory
 from penstock.storage.log_offsets import LogOffsets
 from penstock.wire.records import Record, encode_batch
-from penstock_sim.disk import SimDisk
+from penstock_sim.disk import SimDisk, SimFile
 from tests.unit.storage.support import append, open_log
 
 ME = NodeId(1)
@@ -71,7 +75,8 @@ def test_wait_committed_returns_at_the_high_watermark_with_other_replicas_and_on
     offline, log = partition(end=3, durable=1)
     log.directory.failure = OSError("gone")
     replicated, _ = partition(end=3, durable=1)
-    replicated.isr = (ME, NodeId(2))
+    both = (ME, NodeId(2))
+    replicated.leadership = Leadership(ME, epoch=0, epoch_start=0, partition_epoch=0, replicas=both, isr=both, now=0.0)
     assert not any(held.wait_committed(10.0, codes.append) for held in (shown, offline, replicated))
     assert codes == []
 
@@ -174,3 +179,32 @@ def test_an_older_state_of_the_image_does_not_change_the_role() -> None:
     )
     held.take_role(state)
     assert (held.leader_epoch, held.leadership) == (4, role)
+
+
+def reachable(held: Partition) -> dict[int, object]:
+    """Return the objects of a partition by identity, without its settings and the simulated disk."""
+    found: dict[int, object] = {id(held): held}
+    left: list[object] = [held]
+    while left:
+        for each in gc.get_referents(left.pop()):
+            if id(each) not in found and not isinstance(each, _SHARED):
+                found[id(each)] = each
+                left.append(each)
+    return found
+
+
+_SHARED = (type, ModuleType, FunctionType, BuiltinFunctionType, TopicSettings, LogDirectory, SimDisk, SimFile)
+
+
+def test_an_idle_partition_takes_less_than_four_kilobytes() -> None:
+    """Ten thousand of them must fit into 100 MB, together with everything else."""
+    disk = SimDisk()
+    directory = LogDirectory(disk, "/data")
+    parts = []
+    for index in range(2):
+        log = open_log(disk, folder=f"/data/orders-{1000 + index}", directory=directory, clean=True)
+        parts.append(Partition(TopicName("orders"), UUID(int=1), index, ME, log))
+        append(log, encode_batch([Record(timestamp=1_700_000_000_000, value=b"v")]))
+    alone = reachable(parts[0]).keys() - reachable(parts[1]).keys()
+    size = sum(sys.getsizeof(each) for number, each in reachable(parts[0]).items() if number in alone)
+    assert size < 4000

@@ -22,7 +22,7 @@ from penstock.metadata.records import (
     TopicRecord,
 )
 from penstock.model.errors import NotLeaderOrFollower, StorageError, UnknownTopicOrPartition
-from penstock.model.ids import LeaderEpoch, NodeId, Offset, TopicName
+from penstock.model.ids import LeaderEpoch, NodeId, Offset, TopicName, TopicPartition
 from penstock.model.topic import CONSUMER_OFFSETS
 from penstock.replication.partition import ALL_REPLICAS
 from penstock.replication.replicas import (
@@ -126,9 +126,9 @@ def created(
     return [TopicRecord(name=name, topic_id=topic_id), *partitions]
 
 
-def moved(*replicas: NodeId, topic_id: UUID = FIRST) -> PartitionChangeRecord:
+def moved(*replicas: NodeId, topic_id: UUID = FIRST, index: int = 0) -> PartitionChangeRecord:
     return PartitionChangeRecord(
-        partition_id=0,
+        partition_id=index,
         topic_id=topic_id,
         replicas=replicas,
         isr=replicas,
@@ -182,6 +182,24 @@ def test_a_slice_ends_when_its_time_is_over() -> None:
         assert node.is_open(index=0) and not node.is_open(index=1)
         await node.clock.advance(0)
         assert node.is_open(index=1)
+
+    run(story)
+
+
+def test_a_log_that_fails_unexpectedly_does_not_keep_the_others_from_being_opened() -> None:
+    async def story(node: OneNode) -> None:
+        failing, opened = CHORES_PER_SLICE, node.store.open
+
+        def open_or_fail(topic_partition: TopicPartition, *given: object) -> object:
+            assert topic_partition.partition != failing, "a bug"
+            return opened(topic_partition, *given)  # type: ignore[arg-type]
+
+        node.store.open = open_or_fail  # type: ignore[method-assign, assignment]
+        node.publish(*created(count=CHORES_PER_SLICE + 2))
+        with pytest.raises(AssertionError, match="a bug"):
+            await node.clock.advance(0)
+        await node.clock.advance(0)
+        assert node.is_open(index=failing + 1)
 
     run(story)
 
@@ -256,6 +274,39 @@ def test_a_replica_that_returns_before_its_removal_has_begun_keeps_its_records()
     run(story)
 
 
+def test_a_topic_of_which_one_partition_arrives_while_the_only_other_one_leaves_is_found() -> None:
+    async def story(node: OneNode) -> None:
+        node.publish(*created(count=2), moved(OTHER, index=1))
+        assert node.is_open() and not node.is_open(index=1)
+        node.publish(moved(OTHER), moved(ME, index=1))
+        await node.replicas.settled()
+        assert node.is_open(index=1) and not node.is_open()
+        node.publish(moved(OTHER, index=1))
+        await node.replicas.settled()
+        assert not node.replicas.by_id and not node.replicas.by_name
+        assert not node.disk.exists("/data/orders-0") and not node.disk.exists("/data/orders-1")
+
+    run(story)
+
+
+def test_a_replica_that_leaves_and_returns_before_its_log_is_opened_is_opened_once() -> None:
+    async def story(node: OneNode) -> None:
+        node.publish(*created(count=2), moved(OTHER, index=1))
+        # The other topic fills the first slice, and the second except for the removal of partition 0.
+        others = created(TopicName("others"), SECOND, 2 * CHORES_PER_SLICE - 1)
+        node.publish(*others, moved(OTHER), moved(ME, index=1))
+        node.publish(moved(OTHER, index=1))
+        assert FIRST.bytes not in node.replicas.by_id
+        node.disk.failing = {"make_folder": errno.EMFILE}
+        node.publish(moved(ME, index=1))
+        node.publish(moved(OTHER, index=1))
+        await node.replicas.settled()
+        assert not node.replicas._unopened
+        node.disk.failing = {}
+
+    run(story)
+
+
 def test_a_topic_that_is_created_again_under_its_name_is_found_while_the_old_one_is_removed() -> None:
     async def story(node: OneNode) -> None:
         node.publish(*created())
@@ -326,6 +377,19 @@ def test_a_log_that_a_full_disk_refuses_is_opened_when_there_is_room() -> None:
     run(story)
 
 
+def test_a_log_that_could_not_be_opened_is_found_later_although_another_partition_changes_meanwhile() -> None:
+    async def story(node: OneNode) -> None:
+        node.disk.failing = {"make_folder": errno.EMFILE}
+        node.publish(*created(count=2), moved(OTHER, index=1))
+        assert not node.is_open()
+        node.publish(moved(NodeId(3), index=1))
+        node.disk.failing = {}
+        await node.clock.advance(2 * SWEEP_S)
+        assert node.is_open()
+
+    run(story)
+
+
 def test_settled_does_not_wait_for_a_full_disk() -> None:
     async def story(node: OneNode) -> None:
         node.disk.failing = {"make_folder": errno.ENOSPC}
@@ -369,9 +433,27 @@ def test_an_empty_log_on_a_failing_disk_is_created_later_and_never_damaged() -> 
     run(story)
 
 
-async def unreadable_after_restart(node: OneNode) -> None:
+def test_an_empty_replica_that_has_left_and_returned_is_not_lost_after_a_power_failure() -> None:
+    async def story(node: OneNode) -> None:
+        node.publish(*created())
+        node.append()
+        node.publish(moved(OTHER))
+        node.publish(moved(ME))
+        await node.replicas.settled()
+        node.replicas.stop()
+        node.disk.crash(Random(1), kept=0.0)
+        node.start()
+        node.publish_again()
+        await node.replicas.settled()
+        partition = node.replicas.find(ORDERS, 0)
+        assert partition is not None and partition.log.damage is None
+
+    run(story)
+
+
+async def restart_with_unreadable_log(node: OneNode, *, count: int = 1) -> "asyncio.Future[None]":
     """Fill a log, kill the node, and start it while the segment cannot be opened."""
-    node.publish(*created())
+    node.publish(*created(count=count))
     for _ in range(3):
         node.append()
     node.replicas.stop()
@@ -380,11 +462,65 @@ async def unreadable_after_restart(node: OneNode) -> None:
     segment = "/data/orders-0/" + next(name for name in node.disk.list("/data/orders-0") if name.endswith(".log"))
     node.disk.make_unreadable(segment, -1, 0)
     node.publish_again()
-    settled = asyncio.ensure_future(node.replicas.opened_at_start(lambda: None))
+    return asyncio.ensure_future(node.replicas.opened_at_start(lambda: None))
+
+
+async def unreadable_after_restart(node: OneNode) -> None:
+    """Wait until the log counts as damaged."""
+    settled = await restart_with_unreadable_log(node)
     await node.clock.advance(UNREADABLE_S - SWEEP_S)
     assert not settled.done() and not node.is_open(), "the disk may fail for a moment"
     await node.clock.advance(2 * SWEEP_S)
     assert settled.done()
+
+
+@pytest.mark.parametrize("change", [moved(OTHER), RemoveTopicRecord(topic_id=FIRST)])
+def test_a_start_does_not_wait_for_an_unreadable_log_that_was_moved_or_deleted_meanwhile(
+    change: MetadataRecord,
+) -> None:
+    async def story(node: OneNode) -> None:
+        settled = await restart_with_unreadable_log(node)
+        await node.clock.advance(SWEEP_S)
+        assert not settled.done()
+        node.publish(change)
+        await node.clock.advance(2 * SWEEP_S)
+        assert settled.done()
+        assert not node.disk.exists("/data/orders-0")
+
+    run(story)
+
+
+def test_a_start_does_not_wait_for_an_unreadable_log_that_is_moved_after_the_other_partitions_of_its_topic() -> None:
+    async def story(node: OneNode) -> None:
+        settled = await restart_with_unreadable_log(node, count=2)
+        await node.clock.advance(SWEEP_S)
+        assert node.is_open(index=1)
+        node.publish(moved(OTHER, index=1))
+        assert not settled.done()
+        node.publish(moved(OTHER))
+        await node.clock.advance(2 * SWEEP_S)
+        assert settled.done()
+        assert not node.disk.exists("/data/orders-0")
+        assert not node.replicas.by_id and not node.replicas.by_name
+
+    run(story)
+
+
+def test_a_start_does_not_wait_for_an_unreadable_log_that_leaves_returns_and_leaves_again() -> None:
+    async def story(node: OneNode) -> None:
+        settled = await restart_with_unreadable_log(node, count=2)
+        await node.clock.advance(SWEEP_S)
+        # The other topic fills the first slice, and the second except for the removal of partition 1.
+        node.publish(*created(TopicName("others"), SECOND, 2 * CHORES_PER_SLICE - 1), moved(OTHER, index=1))
+        node.publish(moved(OTHER))
+        assert node.disk.exists("/data/orders-0") and not node.disk.exists("/data/orders-1")
+        node.publish(moved(ME))
+        node.publish(moved(OTHER))
+        await node.clock.advance(2 * SWEEP_S)
+        assert settled.done()
+        assert not node.disk.exists("/data/orders-0")
+
+    run(story)
 
 
 def test_a_log_that_stays_unreadable_is_damaged_until_it_can_be_read_again() -> None:

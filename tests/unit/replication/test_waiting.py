@@ -3,7 +3,7 @@ from functools import partial
 from unittest.mock import MagicMock
 
 from penstock.model.errors import RequestTimedOut, StorageError
-from penstock.replication.waiting import Deadlines, Waiters, WaitingProduce
+from penstock.replication.waiting import DEADLINES_KEPT, Deadlines, ProduceDeadlines, Waiters, WaitingProduce
 
 
 class ManualClock:
@@ -45,6 +45,7 @@ class Waiter:
     def __init__(self, name: str, seen: list[str]) -> None:
         self._name = name
         self._seen = seen
+        self.is_over = False
 
     def more_bytes(self, size: int) -> None:
         self._seen.append(f"{self._name} +{size}")
@@ -76,6 +77,21 @@ def test_one_timer_serves_all_deadlines() -> None:
     assert len(clock.timers) == 1
     deadlines.stop()
     assert clock.timers == []
+
+
+def test_the_deadlines_of_fetches_that_are_over_are_not_kept() -> None:
+    clock, seen = ManualClock(), []  # type: ManualClock, list[str]
+    deadlines = Deadlines(clock)
+    first = Waiter("first", seen)
+    deadlines.add(2.0, first)
+    for _ in range(5 * DEADLINES_KEPT):
+        waiter = Waiter("over", seen)
+        deadlines.add(1_000_000.0, waiter)
+        waiter.is_over = True
+    deadlines.add(1.0, Waiter("last", seen))
+    assert len(deadlines.waiting()) <= DEADLINES_KEPT
+    clock.move_to(2.0)
+    assert seen == ["last", "first"]
 
 
 class ParkedFetch:
@@ -120,6 +136,22 @@ def test_only_produce_requests_past_their_deadline_time_out() -> None:
     assert codes == [(3, RequestTimedOut.code), (7, RequestTimedOut.code)]
     waiters.fail_produces(StorageError.code)
     assert codes[2:] == [(5, StorageError.code)]
+
+
+def test_a_sweep_answers_expired_requests_and_forgets_partitions_where_none_waits() -> None:
+    deadlines = ProduceDeadlines()
+    idle, waiting = Waiters(deadlines), Waiters(deadlines)
+    codes: list[tuple[int, int]] = []
+    idle.add_produce(WaitingProduce(1, 1.0, partial(note, codes, 1)))
+    idle.mark_moved(1, 10)
+    waiting.add_produce(WaitingProduce(2, 1.0, partial(note, codes, 2)))
+    waiting.add_produce(WaitingProduce(3, 9.0, partial(note, codes, 3)))
+    deadlines.expire(2.0)
+    assert codes == [(1, 0), (2, RequestTimedOut.code)]
+    assert idle.produces is Waiters().produces, "an idle partition has no deque of its own"
+    idle.add_produce(WaitingProduce(4, 9.0, partial(note, codes, 4)))
+    deadlines.expire(9.0)
+    assert codes[2:] == [(3, RequestTimedOut.code), (4, RequestTimedOut.code)]
 
 
 def test_fetches_are_notified_when_the_leader_changes() -> None:

@@ -5,10 +5,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from penstock.metadata.records import LOST_DIRECTORY
+from penstock.metadata.records import LOST_DIRECTORY, ConfigRecord, PartitionChangeRecord
 from penstock.model.errors import NotEnoughReplicas, NotEnoughReplicasAfterAppend, NotLeaderOrFollower
-from penstock.model.ids import NodeId
-from tests.unit.replication.replicated_partition import NODES, ReplicatedPartition
+from penstock.model.ids import NodeId, TopicPartition
+from penstock.storage.store import LogStore
+from tests.unit.replication.replicated_partition import NODES, TOPIC, TOPIC_ID, ReplicatedPartition
 
 
 def story(tell: Callable[[ReplicatedPartition], Awaitable[None]], **options: object) -> ReplicatedPartition:
@@ -180,6 +181,38 @@ def test_a_damaged_follower_log_is_set_aside_and_copied_again() -> None:
         assert node.values() == world.nodes[NodeId(1)].values()
         assert sorted(world.state.isr) == [1, 2, 3]
         assert world.state.directories[1] == node.store.directory_id
+
+    story(tell)
+
+
+@pytest.mark.parametrize("is_renamed", [False, True], ids=["before the rename", "after it"])
+def test_a_damaged_log_is_replaced_although_setting_it_aside_fails_at_first(
+    monkeypatch: pytest.MonkeyPatch, is_renamed: bool
+) -> None:
+    set_aside, failures = LogStore.set_aside_damaged, [OSError(5, "bad sector")]
+
+    def fail_once(store: LogStore, topic_partition: TopicPartition) -> str:
+        if failures and not is_renamed:
+            raise failures.pop()
+        folder = set_aside(store, topic_partition)
+        if failures:
+            raise failures.pop()
+        return folder
+
+    async def tell(world: ReplicatedPartition) -> None:
+        for _ in range(5):
+            world.send(1, count=5)
+        await world.settle()
+        node = world.nodes[NodeId(2)]
+        node.crash(power=False)
+        world.elect(1, isr=(1, 3))
+        node.disk.flip("/data/orders-0/00000000000000000000.log", 150)
+        monkeypatch.setattr(LogStore, "set_aside_damaged", fail_once)
+        world.restart(2)
+        await world.settle(seconds=5)
+        assert not failures and node.partition.log.damage is None
+        assert node.values() == world.nodes[NodeId(1)].values()
+        assert sorted(world.state.isr) == [1, 2, 3]
 
     story(tell)
 
@@ -358,3 +391,50 @@ def test_a_corrupt_offset_is_not_mistaken_for_a_gap() -> None:
         assert sorted(world.state.isr) == [1, 2, 3]
 
     story(tell)
+
+
+def test_a_higher_min_isr_applies_no_later_than_a_smaller_isr_of_the_same_image() -> None:
+    async def tell(world: ReplicatedPartition) -> None:
+        world.network.cut = {(1, 2), (1, 3)}
+        world.send(1)
+        # A node that is far behind gets one image for several commits. Node 2 may be elected: it is in the ELR.
+        world.commit(
+            ConfigRecord(resource_type=2, resource_name=TOPIC, name="min.insync.replicas", value="2"),
+            PartitionChangeRecord(
+                partition_id=0, topic_id=TOPIC_ID, isr=(NodeId(1),), eligible_leader_replicas=(NodeId(2),)
+            ),
+        )
+        await world.settle()
+        assert world.acked == {}
+        assert world.refused == [NotEnoughReplicasAfterAppend.code]
+        assert world.nodes[NodeId(1)].partition.high_watermark == 0
+
+    story(tell, min_isr=1)
+
+
+def test_a_leader_does_not_act_on_its_smaller_isr_before_it_knows_the_min_isr_of_that_time() -> None:
+    async def tell(world: ReplicatedPartition) -> None:
+        world.network.cut = {(1, 2), (1, 3)}
+        world.send(1)
+        world.configure("min.insync.replicas", "2")
+        await world.settle(seconds=60, deliver=False)
+        assert world.state.isr == (1,)
+        assert world.acked == {}, "node 2 may be elected from the ELR"
+        await world.settle()
+        assert world.acked == {}
+        assert world.refused == [NotEnoughReplicasAfterAppend.code]
+
+    story(tell, min_isr=1)
+
+
+def test_nothing_waits_for_the_end_of_a_log_whose_high_watermark_does_not_move() -> None:
+    async def tell(world: ReplicatedPartition) -> None:
+        world.network.cut = {(1, 2), (1, 3)}
+        world.elect(1, isr=[1])
+        await world.settle()
+        world.send(1, acks=1)
+        leader = world.nodes[NodeId(1)].partition
+        assert leader.high_watermark < leader.log.end_offset
+        assert not leader.wait_committed(world.clock.now + 30, lambda code: None)
+
+    story(tell, min_isr=2)

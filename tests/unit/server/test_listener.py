@@ -8,7 +8,7 @@ from penstock.config.settings import BrokerSettings
 from penstock.metrics.metrics import Metrics
 from penstock.quotas.limits import Spans
 from penstock.quotas.throttle import Throttle
-from penstock.server.listener import HELD_S_MAX, Admission, HeldConnection, Server
+from penstock.server.listener import HELD_S_MAX, LOGGED_HOSTS_MAX, Admission, HeldConnection, Server
 from penstock.server.session import ClientSession
 from tests.unit.ports.ticking import TickingClock
 
@@ -91,6 +91,14 @@ def test_a_connection_over_a_limit_is_rejected_and_the_limit_is_logged_once(
     assert not door.admit(hosts[-1])
     assert caplog.messages == [f"rejecting connections from {hosts[-1]}: {limit} is reached"]
     assert door.open_count == 2
+
+
+def test_the_addresses_of_rejected_connections_are_not_kept_forever(caplog: pytest.LogCaptureFixture) -> None:
+    settings = BrokerSettings({"max.connections": "0"})
+    admission = Admission(TickingClock(), lambda: settings, Metrics({}))
+    for host in ("first", "first", *(f"fe80::{number:x}" for number in range(LOGGED_HOSTS_MAX)), "first"):
+        assert not admission.admit(host)
+    assert caplog.text.count("from first") == 2
 
 
 def test_a_closed_connection_makes_room_for_the_next() -> None:

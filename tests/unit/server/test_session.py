@@ -8,7 +8,7 @@ import pytest
 
 from penstock.handlers.offset_commit import ParkedCommit
 from penstock.handlers.support.reply import Parked
-from penstock.server.session import PIPELINED_MAX, ClientSession
+from penstock.server.session import LARGE_REPLY, PIPELINED_MAX, ClientSession
 from penstock.wire.frame import Header
 
 
@@ -88,6 +88,25 @@ def test_the_number_of_waiting_commits_is_bounded() -> None:
     for index, parked in enumerate(waiting):
         parked.ready((b"%d" % index,))
     assert (peer.is_paused, len(peer.sent)) == (False, PIPELINED_MAX)
+
+
+def test_the_number_of_replies_behind_a_waiting_commit_is_bounded() -> None:
+    waiting = commit()
+    replies = [(b"reply",)] * (PIPELINED_MAX - 1)
+    peer = Peer(waiting, *replies)
+    assert peer.is_paused
+    waiting.ready((b"commit",))
+    assert (peer.is_paused, len(peer.sent)) == (False, PIPELINED_MAX)
+    assert not Peer(commit(), *replies[1:]).is_paused
+
+
+@pytest.mark.parametrize("reply", [(b"x" * (LARGE_REPLY + 1),), Parked((b"head", b"x" * (LARGE_REPLY + 1)))])
+def test_no_request_is_read_behind_a_large_reply_that_waits_for_a_commit(reply: Any) -> None:
+    waiting = commit()
+    peer = Peer(waiting, reply)
+    assert peer.is_paused
+    waiting.ready((b"commit",))
+    assert not peer.is_paused
 
 
 def test_a_muted_connection_is_read_only_after_its_wait_is_over_and_its_replies_are_sent() -> None:

@@ -73,9 +73,10 @@ def test_a_short_wait_without_cpu_time_is_no_warning(
 
 def test_turns_and_steps_are_recorded(metrics: Metrics, caplog: pytest.LogCaptureFixture) -> None:
     watchdog = watching(metrics, TickingClock())
-    watchdog.turn_held(3 * NS_PER_MS)
-    watchdog.turn_held(2 * NS_PER_MS)
+    watchdog.turn_held(3 * NS_PER_MS, 1 * NS_PER_MS)
+    watchdog.turn_held(2 * NS_PER_MS, 2 * NS_PER_MS)
     assert metrics.loop_held_max_ns == 3 * NS_PER_MS
+    assert metrics.loop_held_cpu_max_ns == 2 * NS_PER_MS
     assert sum(metrics.loop_held.counts) == 2
     watchdog.step_held("job", 0.02)
     assert not caplog.records

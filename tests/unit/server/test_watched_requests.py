@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import weakref
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,11 +33,12 @@ async def test_a_failed_request_is_freed_without_a_garbage_collection() -> None:
 
     stopwatch = ClockStopwatch(TickingClock())
     dispatcher: Any = SimpleNamespace(_stopwatch=stopwatch, _now_ns=stopwatch.now_ns, on_held=None)
+    dispatcher._timed_steps = partial(Dispatcher._timed_steps, dispatcher)
     begun = answering(future)
     header: Any = None
     gc.disable()
     try:
-        task = asyncio.ensure_future(Dispatcher._watched(dispatcher, begun, begun.send(None), header))
+        task = asyncio.create_task(Dispatcher._watched(dispatcher, begun, begun.send(None), header))
         await asyncio.sleep(0)
         future.set_exception(ValueError("malformed"))
         del future, begun

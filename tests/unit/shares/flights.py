@@ -1,7 +1,8 @@
 """Short ways to drive a `Flight` in tests."""
 
 from penstock.shares.acquiring import AcquireLimits, Acquisition
-from penstock.shares.flight import Flight, StateWrite
+from penstock.shares.flight import Flight
+from penstock.shares.flight_ranges import StateWrite
 from penstock.shares.settings import ShareSettings
 from penstock.shares.states import AcknowledgementBatch, AcquiredRange, LogBatch
 

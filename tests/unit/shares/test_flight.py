@@ -7,6 +7,7 @@ import pytest
 from penstock.model.errors import InvalidRequest
 from penstock.shares.errors import InvalidRecordState
 from penstock.shares.flight import SPAN_FACTOR, Flight
+from penstock.shares.flight_ranges import StateWrite
 from penstock.shares.settings import ShareSettings
 from penstock.shares.states import AcknowledgementBatch, LogBatch, RecordState, StateRange
 from tests.unit.shares.flights import (
@@ -155,6 +156,14 @@ def test_offsets_beyond_the_end_are_an_invalid_request(first: int, last: int) ->
         acknowledge(records, first, last, ACCEPT)
 
 
+def test_offsets_beyond_the_end_are_in_the_wrong_state_if_no_record_is_in_flight() -> None:
+    records = flight()
+    acquire(records, (0, 9))
+    accept(records, 0, 9)
+    with pytest.raises(InvalidRecordState):
+        acknowledge(records, 10, 10, ACCEPT)
+
+
 def test_only_the_holder_may_acknowledge() -> None:
     records = flight()
     acquire(records, (0, 4))
@@ -233,6 +242,20 @@ def test_an_expired_lock_stays_released_if_the_write_fails() -> None:
     assert records.next_fetch_offset(100) == 0
     again = records.unwritten()
     assert again is not None and again.ranges == [(0, 4, AVAILABLE, 1)], "it is written with the next change"
+
+
+def test_a_failed_acknowledgement_keeps_what_was_released_before_for_the_next_write() -> None:
+    records = flight()
+    acquire(records, (0, 9))
+    released = records.release("m")
+    assert released is not None
+    records.rollback(released)
+    acquire(records, (0, 9))
+    write = acknowledge(records, 0, 0, ACCEPT)
+    assert write is not None
+    records.rollback(write)
+    again = records.unwritten()
+    assert again is not None and again.ranges == [StateRange(0, 9, AVAILABLE, 1)]
 
 
 def test_a_lock_that_is_being_acknowledged_does_not_expire() -> None:
@@ -420,6 +443,20 @@ def test_the_log_start_offset_trims() -> None:
     assert (records.start, records.end, records.ranges) == (50, 50, [])
     rest = records.unwritten()
     assert rest is not None and rest.start_offset == 50
+
+
+def test_acknowledged_records_that_are_trimmed_before_their_write_do_not_count_as_finished() -> None:
+    records = flight()
+    acquire(records, (0, 9))
+    write = StateWrite(records.start, 0, [])
+    assert records.add_acknowledgement(write, "m", [AcknowledgementBatch(0, 4, (ACCEPT,))], 0)
+    assert records.add_acknowledgement(write, "m", [AcknowledgementBatch(8, 9, (ACCEPT,))], 0)
+    records.trim(3)
+    records.complete(write)
+    assert (write.start_offset, write.complete_count) == (5, 2)
+    assert write.ranges == [StateRange(3, 4, ACKNOWLEDGED, 1), StateRange(8, 9, ACKNOWLEDGED, 1)]
+    done(records, write)
+    assert (records.start, records.finished) == (5, 2)
 
 
 def test_loaded_state_has_unknown_outcomes_between_finished_ranges() -> None:

@@ -11,7 +11,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 from penstock.shares.acquiring import AcquireLimits, Acquisition
 from penstock.shares.combine import combine
 from penstock.shares.errors import InvalidRecordState
-from penstock.shares.flight import Flight, StateWrite
+from penstock.shares.flight import Flight
+from penstock.shares.flight_ranges import StateWrite
 from penstock.shares.settings import ShareSettings
 from penstock.shares.states import AcknowledgementBatch, LogBatch, StateRange
 from tests.unit.shares.flights import ACCEPT, GAP, REJECT, RELEASE, RENEW

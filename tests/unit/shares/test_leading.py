@@ -5,32 +5,34 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from penstock.coordinator.errors import CoordinatorNotAvailable
-from penstock.model.errors import NotLeaderOrFollower, Refusal
+from penstock.coordinator.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator
+from penstock.model.errors import NotLeaderOrFollower, Refusal, StorageError, UnknownTopicOrPartition
 from penstock.ports.network import FileSlice
 from penstock.shares.acquiring import AcquireLimits
 from penstock.shares.commands import InitializeState, ReadState, WriteState
 from penstock.shares.errors import InvalidRecordState
 from penstock.shares.led_partition import LedSharePartition
-from penstock.shares.sessions import FetchedPartition, SessionKey, ShareSession
-from penstock.shares.states import AcknowledgementBatch, StateRange
+from penstock.shares.sessions import SessionKey, ShareSession
+from penstock.shares.states import AcknowledgementBatch, RecordState, StateRange
 from penstock.wire.batch import BatchHeader, iter_batches
-from tests.unit.shares.share_node import KEY, TOPIC_ID, ShareNode
+from penstock_sim.disk import SimDisk
+from tests.unit.shares.share_node import KEY, LED, ShareNode, acknowledged
 
 ACCEPT, RELEASE = 1, 2
 LIMITS = AcquireLimits(records_max=500)
 
 
-@pytest.fixture
-async def node() -> AsyncIterator[ShareNode]:
+@pytest.fixture(params=[False, True], ids=["coordinator elsewhere", "coordinator here"])
+async def node(request: pytest.FixtureRequest) -> AsyncIterator[ShareNode]:
     node = ShareNode(lock_duration_ms=1_000)
+    node.state.is_here = request.param
     await node.initialize()
     yield node
     node.leader.close()
 
 
 async def opened(node: ShareNode) -> LedSharePartition:
-    led = node.leader.open(KEY)
+    led = node.leader.open(*LED)
     await node.settle()
     assert led.check()
     return led
@@ -49,9 +51,7 @@ def offsets(records: FileSlice) -> list[tuple[int, int]]:
 
 
 async def accept(led: LedSharePartition, first: int, last: int, kind: int = ACCEPT, member: str = "m") -> None:
-    write = led.acknowledge(member, [AcknowledgementBatch(first, last, (kind,))])
-    if write is not None:
-        await write
+    await acknowledged(led, member, [AcknowledgementBatch(first, last, (kind,))])
 
 
 async def test_a_fetch_gets_the_batches_that_it_acquires(node: ShareNode) -> None:
@@ -61,8 +61,36 @@ async def test_a_fetch_gets_the_batches_that_it_acquires(node: ShareNode) -> Non
     second = led.acquire("b", AcquireLimits(records_max=4), 1 << 20)
     assert first is not None and second is not None
     assert (offsets(first.records), first.ranges, first.record_count) == ([(0, 2), (3, 4)], [(0, 4, 1)], 5)
-    assert (offsets(second.records), second.ranges) == ([(5, 8)], [(5, 8, 1)])
+    assert (offsets(second.records), second.ranges) == ([(5, 8)], ((5, 8, 1),))
     assert led.acquire("a", LIMITS, 1 << 20) is None
+
+
+async def test_a_log_is_notified_of_batches_that_cannot_be_read_and_checks_them_with_the_next_fetch(
+    node: ShareNode,
+) -> None:
+    node.produce(3)
+    led = await opened(node)
+    log = node.partition.log
+    disk = log.directory.disk
+    assert isinstance(disk, SimDisk)
+    disk.make_unreadable(log.segments.active.path, 0, 10)
+    with pytest.raises(OSError, match="Input/output error"):
+        led.acquire("a", LIMITS, 1 << 20)
+    with pytest.raises(StorageError, match="cannot read"):
+        led.acquire("a", LIMITS, 1 << 20)
+
+
+async def test_a_log_is_notified_of_batches_that_are_missing_from_its_file(node: ShareNode) -> None:
+    node.produce(3, 2)
+    led = await opened(node)
+    ranges(led, limits=AcquireLimits(records_max=3))
+    log = node.partition.log
+    log.segments.active.file.truncate(log.segments.active.boundary_positions[1] + 10)
+    with pytest.raises(OSError, match="shorter"):
+        led.acquire("a", LIMITS, 1 << 20)
+    assert log.damaged_from == 3
+    with pytest.raises(StorageError):
+        led.acquire("a", LIMITS, 1 << 20)
 
 
 async def test_an_outcome_is_written_before_it_is_answered(node: ShareNode) -> None:
@@ -85,9 +113,9 @@ async def test_a_new_leader_continues_with_what_was_written(node: ShareNode) -> 
     await accept(led, 0, 0)
     await accept(led, 2, 2)
     node.partition.leader_epoch += 1
-    assert node.leader.find(KEY) is None, "the state of an earlier epoch is not used"
+    assert node.leader.find(*LED) is None, "the state of an earlier epoch is not used"
     with pytest.raises(NotLeaderOrFollower):
-        node.leader.open(KEY)
+        node.leader.open(*LED)
         led.check()
     await node.settle()
     again = await opened(node)
@@ -104,7 +132,7 @@ async def test_a_fenced_leader_stops(node: ShareNode) -> None:
     assert not (await node.state.ask(ReadState(KEY, 9))).error
     with pytest.raises(NotLeaderOrFollower):
         await accept(led, 0, 4)
-    assert node.leader.find(KEY) is None
+    assert node.leader.find(*LED) is None
 
 
 async def test_altered_offsets_fence_the_leader(node: ShareNode) -> None:
@@ -125,7 +153,7 @@ async def test_a_failed_write_is_rolled_back(node: ShareNode) -> None:
     led = await opened(node)
     ranges(led)
     await node.settle()
-    node.state.errors = [15]
+    node.state.errors = [CoordinatorNotAvailable.code] * node.state.attempts
     with pytest.raises(CoordinatorNotAvailable):
         await accept(led, 0, 4)
     await accept(led, 0, 4)
@@ -141,6 +169,7 @@ async def test_a_lock_expires(node: ShareNode) -> None:
     node.clock.advance(0.999)
     assert ranges(led, "b") == []
     node.clock.advance(0.002)
+    await node.settle()
     assert woken
     assert ranges(led, "b") == [(0, 1, 2)]
     with pytest.raises(InvalidRecordState):
@@ -160,22 +189,33 @@ async def test_a_released_record_waits_for_its_delay() -> None:
     woken: list[bool] = []
     led.waiters[lambda: woken.append(True)] = None
     node.clock.advance(0.501)
+    await node.settle()
     assert woken and ranges(led) == [(0, 0, 2)]
     node.leader.close()
 
 
-async def test_state_that_cannot_be_read_is_an_error_for_the_next_fetch_only(node: ShareNode) -> None:
+async def test_state_that_cannot_be_read_is_an_error_for_the_fetches_that_wait_for_it_only(node: ShareNode) -> None:
     node.produce(1)
-    node.state.errors = [15]
-    led = node.leader.open(KEY)
+    node.state.errors = [UnknownTopicOrPartition.code]
+    led = node.leader.open(*LED)
     await node.settle()
-    with pytest.raises(CoordinatorNotAvailable):
+    assert isinstance(led.error, UnknownTopicOrPartition)
+    with pytest.raises(UnknownTopicOrPartition):
         led.check()
     assert ranges(await opened(node)) == [(0, 0, 1)]
 
 
+async def test_state_is_read_again_until_there_is_a_coordinator(node: ShareNode) -> None:
+    node.produce(1)
+    node.state.errors = [CoordinatorNotAvailable.code, NotCoordinator.code, CoordinatorLoadInProgress.code]
+    led = node.leader.open(*LED)
+    await node.settle()
+    assert node.leader.open(*LED) is led
+    assert led.check() and ranges(led) == [(0, 0, 1)]
+
+
 async def test_state_that_was_not_initialized_is_an_error(node: ShareNode) -> None:
-    led = node.leader.open(KEY._replace(group="other"))
+    led = node.leader.open("other", LED[1])
     await node.settle()
     with pytest.raises(Refusal):
         led.check()
@@ -194,6 +234,23 @@ async def test_a_new_group_starts_where_it_is_configured_to(reset: str, first: i
     node.leader.close()
 
 
+async def test_a_group_that_starts_at_the_end_waits_until_a_new_leader_knows_the_high_watermark() -> None:
+    node = ShareNode(auto_offset_reset="latest")
+    await node.initialize()
+    node.produce(3)
+    leadership = node.partition.leadership
+    assert leadership is not None
+    leadership.epoch_start = 5
+    led = node.leader.open(*LED)
+    await node.settle()
+    assert not led.check() and node.leader.open(*LED) is led
+    node.produce(2)
+    await node.settle()
+    assert led.check() and ranges(led) == []
+    assert node.state.start_offset == 5
+    node.leader.close()
+
+
 async def test_deleted_records_are_passed(node: ShareNode) -> None:
     node.produce(3, 3)
     led = await opened(node)
@@ -209,7 +266,7 @@ def session(node: ShareNode, member: str, connection: str = "c", group: str = "g
     return node.leader.check_sessions().fetch(
         SessionKey(group, member),
         0,
-        added=[FetchedPartition(TOPIC_ID, 0)],
+        added=[LED[1]],
         forgotten=(),
         has_acknowledgements=False,
         connection=connection,
@@ -243,7 +300,7 @@ async def test_without_sessions_the_state_is_read_again(node: ShareNode) -> None
     ranges(led, "a")
     node.leader.close_session(only)
     await node.settle()
-    assert node.leader.find(KEY) is None
+    assert node.leader.find(*LED) is None
     writes = [command for command in node.state.commands if isinstance(command, WriteState)]
     assert writes[-1].ranges == (StateRange(0, 1, 0, 1),), "the release is written first"
     assert ranges(await opened(node)) == [(0, 1, 2)]
@@ -252,6 +309,88 @@ async def test_without_sessions_the_state_is_read_again(node: ShareNode) -> None
 async def test_another_leader_is_refused(node: ShareNode) -> None:
     node.partition.leadership = None
     with pytest.raises(NotLeaderOrFollower):
-        node.leader.open(KEY)
+        node.leader.open(*LED)
     with pytest.raises(NotLeaderOrFollower):
-        node.leader.open(KEY._replace(partition=9))
+        node.leader.open("g", LED[1]._replace(partition=9))
+
+
+async def test_acknowledgements_of_one_iteration_of_the_loop_share_a_write(node: ShareNode) -> None:
+    node.produce(6)
+    led = await opened(node)
+    for member in "abc":
+        led.acquire(member, AcquireLimits(records_max=2, is_strict=True), 1 << 20)
+    await asyncio.gather(accept(led, 4, 5, member="c"), accept(led, 0, 1, member="a"), accept(led, 2, 2, member="b"))
+    (write,) = [each for each in node.state.commands if isinstance(each, WriteState) and each.ranges]
+    assert (write.start_offset, write.ranges, write.complete_count) == (
+        3,
+        (StateRange(0, 2, RecordState.ACKNOWLEDGED, 1), StateRange(4, 5, RecordState.ACKNOWLEDGED, 1)),
+        2,
+    )
+
+
+async def test_a_write_that_fails_fails_all_acknowledgements_in_it_and_no_rejected_one_is_in_it(
+    node: ShareNode,
+) -> None:
+    node.produce(4)
+    led = await opened(node)
+    for member in "ab":
+        led.acquire(member, AcquireLimits(records_max=2, is_strict=True), 1 << 20)
+    node.state.errors = [CoordinatorNotAvailable.code] * node.state.attempts
+    failures = await asyncio.gather(
+        accept(led, 0, 1, member="a"),
+        accept(led, 2, 3, member="b"),
+        accept(led, 0, 0, member="b"),
+        return_exceptions=True,
+    )
+    assert [type(each) for each in failures] == [CoordinatorNotAvailable, CoordinatorNotAvailable, InvalidRecordState]
+    assert led.flight is not None and led.flight.start == 0
+    await asyncio.gather(accept(led, 0, 1, member="a"), accept(led, 2, 3, member="b"))
+    assert led.flight.start == 4
+
+
+async def test_an_outcome_that_is_written_on_the_same_node_is_answered_in_the_next_iteration_of_the_loop() -> None:
+    node = ShareNode()
+    await node.initialize()
+    node.state.is_here = True
+    node.produce(1)
+    led = await opened(node)
+    led.acquire("m", LIMITS, 1 << 20)
+    answers: list[Refusal | None] = []
+    led.acknowledge("m", [AcknowledgementBatch(0, 0, (ACCEPT,))], answers.append)
+    assert answers == []
+    await asyncio.sleep(0)
+    assert answers == [None]
+    node.leader.close()
+
+
+async def test_an_outcome_is_written_again_if_the_coordinator_on_the_same_node_is_not_ready() -> None:
+    node = ShareNode()
+    await node.initialize()
+    node.state.is_here = True
+    node.produce(1)
+    led = await opened(node)
+    led.acquire("m", LIMITS, 1 << 20)
+    node.state.errors = [CoordinatorNotAvailable.code]
+    await accept(led, 0, 0)
+    assert led.flight is not None and led.flight.start == node.state.start_offset == 1
+    node.leader.close()
+
+
+async def test_a_write_that_ends_after_the_node_has_stopped_is_not_answered() -> None:
+    node = ShareNode()
+    await node.initialize()
+    node.state.is_here = True
+    node.produce(1)
+    led = await opened(node)
+    led.acquire("m", LIMITS, 1 << 20)
+    node.state.held = []
+    answers: list[Refusal | None] = []
+    led.acknowledge("m", [AcknowledgementBatch(0, 0, (ACCEPT,))], answers.append)
+    await node.settle()
+    led.stop()
+    node.state.errors = [CoordinatorNotAvailable.code]
+    for write in node.state.held:
+        write()
+    await node.settle()
+    assert answers == [] and not led._writes
+    node.leader.close()

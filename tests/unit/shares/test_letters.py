@@ -1,14 +1,19 @@
 """Dead-letter records: their content, and that none is lost if writing one fails."""
 
+import asyncio
 from typing import Any
 
-from penstock.model.errors import LeaderNotAvailable
+import pytest
+
+from penstock.coordinator.errors import CoordinatorNotAvailable
+from penstock.model.errors import LeaderNotAvailable, Refusal
 from penstock.shares.acquiring import AcquireLimits
+from penstock.shares.commands import DeleteState
 from penstock.shares.led_partition import LedSharePartition
 from penstock.shares.sessions import SessionKey
 from penstock.shares.states import AcknowledgementBatch
 from penstock.wire.records import Record
-from tests.unit.shares.share_node import KEY, ShareNode
+from tests.unit.shares.share_node import KEY, LED, ShareNode, acknowledged
 
 RELEASE, REJECT = 2, 3
 
@@ -19,8 +24,13 @@ class Letters:
     def __init__(self) -> None:
         self.written: list[tuple[str, int, Record]] = []
         self.failures = 0
+        self.fault: Exception | None = None
 
     async def write(self, topic: str, index: int, letters: list[Record]) -> None:
+        await asyncio.sleep(0)
+        if (fault := self.fault) is not None:
+            self.fault = None
+            raise fault
         if self.failures:
             self.failures -= 1
             raise LeaderNotAvailable
@@ -36,7 +46,7 @@ class LetterNode(ShareNode):
     async def pauses(self) -> None:
         """Let the state client wait on this node's clock."""
         pause: Any = self.pause
-        self.state.pause = pause  # type: ignore[attr-defined]
+        self.state.pause = pause  # type: ignore[method-assign]
 
     async def pause(self, seconds: float) -> None:
         self.clock.advance(seconds)
@@ -44,16 +54,14 @@ class LetterNode(ShareNode):
     async def opened(self) -> LedSharePartition:
         await self.initialize()
         await self.pauses()
-        led = self.leader.open(KEY)
+        led = self.leader.open(*LED)
         await self.settle()
         return led
 
 
 async def end(led: LedSharePartition, kind: int, *offsets: int) -> None:
     batches = [AcknowledgementBatch(offset, offset, (kind,)) for offset in offsets]
-    write = led.acknowledge("m", batches)
-    assert write is not None
-    await write
+    assert await acknowledged(led, "m", batches)
 
 
 def take(led: LedSharePartition) -> None:
@@ -113,6 +121,68 @@ async def test_a_dead_letter_is_written_until_it_succeeds() -> None:
     node.leader.close()
 
 
+async def test_a_record_that_is_rejected_while_the_last_dead_letter_is_finished_gets_its_own() -> None:
+    node = LetterNode()
+    led = await node.opened()
+    node.produce(2)
+    take(led)
+    await end(led, REJECT, 0)
+    # Both the outcome of record 0 and the rejection of record 1 are written in one iteration of the event loop.
+    node.state.hold = asyncio.Event()
+    await node.settle()
+    rejected = asyncio.ensure_future(end(led, REJECT, 1))
+    await node.settle()
+    node.state.hold.set()
+    await rejected
+    await node.settle()
+    assert [headers(letter)["offset"] for _, _, letter in node.letters.written] == ["0", "1"]
+    assert led.flight is not None and led.flight.start == 2
+    node.leader.close()
+
+
+async def test_a_dead_letter_is_written_although_the_first_attempt_raises_an_unexpected_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    node = LetterNode()
+    led = await node.opened()
+    node.letters.fault = ValueError("a response without partitions")
+    node.produce(1)
+    take(led)
+    await end(led, REJECT, 0)
+    await node.settle()
+    assert len(node.letters.written) == 1
+    assert "a response without partitions" in caplog.text
+    node.leader.close()
+
+
+async def test_a_dead_letter_is_written_once_if_the_outcome_cannot_be_written_at_first() -> None:
+    node = LetterNode()
+    led = await node.opened()
+    node.produce(1)
+    take(led)
+    await end(led, REJECT, 0)
+    node.state.errors = [CoordinatorNotAvailable.code, Refusal.code]
+    began = node.clock.now
+    await node.settle()
+    assert len(node.letters.written) == 1
+    assert led.flight is not None and led.flight.start == node.state.start_offset == 1
+    assert node.clock.now - began == 1.0 + 2.0, "it pauses before each attempt"
+    node.leader.close()
+
+
+async def test_a_group_whose_state_is_deleted_writes_no_more_dead_letters() -> None:
+    node = LetterNode()
+    led = await node.opened()
+    node.produce(1)
+    take(led)
+    await end(led, REJECT, 0)
+    assert not (await node.state.ask(DeleteState(KEY))).error
+    await node.settle()
+    assert len(node.letters.written) == 1
+    assert node.leader.find(*LED) is None
+    node.leader.close()
+
+
 async def test_dead_letters_are_written_after_the_last_member_has_left() -> None:
     node = LetterNode()
     led = await node.opened()
@@ -122,13 +192,11 @@ async def test_dead_letters_are_written_after_the_last_member_has_left() -> None
     node.produce(1)
     take(led)
     node.letters.failures = 2
-    write = led.acknowledge("m", [AcknowledgementBatch(0, 0, (REJECT,))])
-    assert write is not None
-    await write
+    assert await acknowledged(led, "m", [AcknowledgementBatch(0, 0, (REJECT,))])
     node.leader.close_session(session)
     await node.settle()
     assert len(node.letters.written) == 1
-    assert node.leader.find(KEY) is None
+    assert node.leader.find(*LED) is None
     node.leader.close()
 
 
@@ -142,13 +210,13 @@ async def test_the_next_leader_resumes() -> None:
     async def stuck(seconds: float) -> None:
         led.close()
 
-    node.state.pause = stuck  # type: ignore[attr-defined]
+    node.state.pause = stuck  # type: ignore[method-assign, assignment]
     await end(led, REJECT, 0)
     await node.settle()
     assert node.letters.written == []
     node.letters.failures = 0
     node.partition.leader_epoch += 1
-    again = node.leader.open(KEY)
+    again = node.leader.open(*LED)
     await node.settle()
     assert [headers(letter)["offset"] for _, _, letter in node.letters.written] == ["0"]
     assert again.flight is not None and again.flight.start == 1

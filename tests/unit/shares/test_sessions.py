@@ -1,23 +1,31 @@
 """Share sessions: epochs, partitions, connections."""
 
-from uuid import UUID
+from typing import Any
 
 import pytest
 
 from penstock.model.errors import InvalidRequest, Refusal
+from penstock.model.ids import TopicIdPartition
 from penstock.shares.errors import InvalidShareSessionEpoch, ShareSessionLimitReached, ShareSessionNotFound
-from penstock.shares.sessions import EPOCH_MAX, FetchedPartition, SessionKey, ShareSession, ShareSessions
+from penstock.shares.sessions import (
+    EPOCH_MAX,
+    FETCHED_MAX,
+    PARTITION_COUNT_MAX,
+    SessionKey,
+    ShareSession,
+    ShareSessions,
+)
 
 KEY = SessionKey("group", "member")
-P = [FetchedPartition(UUID(int=1), index) for index in range(4)]
+P = [TopicIdPartition(bytes(16), index) for index in range(4)]
 
 
 def fetch(
     sessions: ShareSessions,
     epoch: int,
-    *added: FetchedPartition,
+    *added: TopicIdPartition,
     key: SessionKey = KEY,
-    forgotten: tuple[FetchedPartition, ...] = (),
+    forgotten: tuple[TopicIdPartition, ...] = (),
     acknowledges: bool = False,
     connection: str = "a",
 ) -> ShareSession:
@@ -121,3 +129,38 @@ def test_partitions_take_turns() -> None:
 def test_errors_have_kafkas_codes() -> None:
     errors: list[type[Refusal]] = [ShareSessionNotFound, InvalidShareSessionEpoch, ShareSessionLimitReached]
     assert [error.code for error in errors] == [122, 123, 133]
+
+
+def test_a_partition_that_was_forgotten_can_be_added_again() -> None:
+    sessions = ShareSessions(count_max=10)
+    added = (P[0],)
+    request: Any = {"has_acknowledgements": False, "connection": "a"}
+    session = sessions.fetch(KEY, 0, added=added, forgotten=(), **request)
+    sessions.fetch(KEY, 1, added=added, forgotten=(), **request)
+    sessions.fetch(KEY, 2, added=(), forgotten=added, **request)
+    assert list(session.partitions) == []
+    sessions.fetch(KEY, 3, added=added, forgotten=(), **request)
+    assert list(session.partitions) == [P[0]]
+
+
+def test_the_partitions_of_a_large_session_take_turns() -> None:
+    sessions = ShareSessions(count_max=10)
+    many = [TopicIdPartition(bytes(16), index) for index in range(2 * FETCHED_MAX + 100)]
+    session = fetch(sessions, 0, *many)
+    fetched = []
+    for epoch in range(1, 4):
+        fetched.append(session.rotated())
+        fetch(sessions, epoch)
+    assert [len(each) for each in fetched] == [FETCHED_MAX] * 3
+    assert {partition for each in fetched for partition in each} == set(many)
+    assert (session.wait_ms(550), fetch(sessions, 0, P[0]).wait_ms(550)) == (250, 550)
+
+
+def test_the_partitions_of_a_session_are_limited() -> None:
+    sessions = ShareSessions(count_max=10)
+    many = [TopicIdPartition(bytes(16), index) for index in range(PARTITION_COUNT_MAX)]
+    session = fetch(sessions, 0, *many)
+    fetch(sessions, 1, *many[:100])
+    with pytest.raises(InvalidRequest):
+        fetch(sessions, 2, TopicIdPartition(bytes(16), PARTITION_COUNT_MAX))
+    assert len(session.partitions) == PARTITION_COUNT_MAX

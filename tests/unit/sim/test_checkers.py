@@ -17,11 +17,13 @@ from penstock_sim.history import (
     FetchedOffset,
     History,
     Init,
+    LeaderChange,
     Listed,
     PartitionId,
     Poll,
     Send,
     Settled,
+    Trimmed,
     Txn,
     View,
 )
@@ -146,7 +148,7 @@ BAD: dict[str, Callable[[], History]] = {
     ),
     "inv_74_delivery_counts_begin_at_one_and_rise": lambda: History(delivered=[delivered(6, began=1.0)]),
     "inv_78_an_invalid_acknowledgement_is_rejected": lambda: History(
-        settled=[replace(settled(ended=2.0), is_valid=False)]
+        settled=[replace(settled(ended=2.0), is_valid=False, locked_at=1.5)]
     ),
     "inv_34_a_partition_has_one_owner": lambda: History(assigned=[dealt("one", 1, 1.0), dealt("two", 1, 1.0)]),
     "inv_36_transactions_are_whole": lambda: History(
@@ -189,6 +191,15 @@ def test_a_good_history_has_no_violations() -> None:
         listed=[Listed("reader", PARTITION, -1, False, 2, 5.0, 5.1)],
     )
     assert check(good) == []
+
+
+@pytest.mark.parametrize(("start", "epoch", "is_bad"), [(11, 2, False), (11, 1, True), (10, 2, True)])
+def test_a_new_leader_may_not_know_of_deleted_records_and_so_of_the_last_stable_offset_that_they_moved(
+    start: int, epoch: int, is_bad: bool
+) -> None:
+    before = replace(poll(mark=13, stable=11), log_start=start, leader_epoch=1)
+    after = replace(poll(mark=13, stable=10), log_start=2 if epoch == 2 else start - 1, leader_epoch=epoch)
+    assert any("last_stable_offset" in problem for problem in check(History(polls=[before, after]))) == is_bad
 
 
 def test_read_committed_consumers_must_not_see_aborted_values() -> None:
@@ -244,9 +255,32 @@ def test_only_answered_accepts_and_rejects_are_final(kind: int, outcome: str, is
     assert check(history) == []
 
 
+@pytest.mark.parametrize(("offset", "began", "is_final"), [(6, 1.5, False), (5, 1.5, True), (6, 2.5, True)])
+def test_the_acknowledgement_of_a_record_that_is_being_deleted_is_not_final(
+    offset: int, began: float, is_final: bool
+) -> None:
+    history = BAD["inv_71_an_answered_acknowledgement_is_final"]()
+    history.trimmed.append(Trimmed("trimmer", PARTITION, offset, began))
+    assert bool(check(history)) == is_final
+
+
+@pytest.mark.parametrize(
+    ("broker", "changed", "is_final"),
+    [("node1", 1.5, False), ("node2", 1.5, True), ("node1", 3.5, True), ("node1", -20.0, True)],
+    ids=["deposed", "leader", "deposed later", "deposed long before"],
+)
+def test_a_deposed_leader_may_deliver_a_finished_record_until_it_knows(
+    broker: str, changed: float, is_final: bool
+) -> None:
+    history = BAD["inv_71_an_answered_acknowledgement_is_final"]()
+    history.delivered = [replace(each, broker=broker) for each in history.delivered]
+    history.leader_changes["orders-0"] = [LeaderChange(-30.0, "node1"), LeaderChange(changed, "node2")]
+    assert bool(check(history)) == is_final
+
+
 def test_a_lock_may_be_lost_with_its_leader_and_after_its_time() -> None:
     history = History(settled=[replace(settled(ended=2.0, outcome=FAIL), locked_at=1.5)])
-    history.leader_changes["orders-0"] = [1.7]
+    history.leader_changes["orders-0"] = [LeaderChange(1.7, "node2")]
     assert check(history) == []
     assert check(History(settled=[replace(settled(ended=2.0, outcome=FAIL), locked_at=0.1)])) == []
 

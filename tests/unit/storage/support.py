@@ -4,11 +4,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from penstock.config.settings import TopicSettings, default_topic_settings
+from penstock.model.errors import StorageError
 from penstock.model.ids import PartitionIndex, TopicId, TopicName, TopicPartition
+from penstock.storage.directory import LogDirectory
 from penstock.storage.log import Appended, Log
 from penstock.storage.marker_append import append_marker
 from penstock.storage.recovery import LogExpectations
+from penstock.storage.unreadable import LASTING_S
 from penstock.wire.batch import BatchHeader, iter_batches
 from penstock.wire.records import Record, encode_batch
 from penstock_sim.disk import SimDisk
@@ -34,17 +39,20 @@ def open_log(
     log_start: int = 0,
     least_end: int = 0,
     held: bool = False,
+    folder: str = FOLDER,
+    directory: LogDirectory | None = None,
     clock: Callable[[], int] = lambda: NOW_MS,
     **changes: Any,
 ) -> Log:
     return Log.open(
         disk,
-        FOLDER,
+        folder,
         PARTITION,
         TOPIC_ID,
         small_settings(**changes),
         clock_wall_ms=clock,
         clean=clean,
+        directory=directory,
         known=LogExpectations(recovery_point=recovery_point, log_start=log_start, least_end=least_end, held=held),
     )
 
@@ -101,3 +109,19 @@ def end_transaction(
         now_ms=NOW_MS,
         transaction_version=version,
     )
+
+
+def check_quarantined_when_it_keeps_failing(log: Log, attempt: Callable[[], object], *, offset: int) -> None:
+    """Try what meets a read error again and again: the log is quarantined from the offset on when the error lasts."""
+    now = 100.0
+    log.directory.monotonic = lambda: now
+    for seconds in (0.0, 1.0):
+        now = 100.0 + seconds
+        with pytest.raises(StorageError):
+            attempt()
+        assert log.damage is None, "the disk may recover"
+    now = 100.0 + LASTING_S
+    with pytest.raises(StorageError):
+        attempt()
+    assert log.damaged_from == offset
+    assert log.directory.failure is None

@@ -9,6 +9,8 @@ import pytest
 from penstock.model.errors import StorageError
 from penstock.storage.aborted import CHECKPOINT
 from penstock.storage.log import Log
+from penstock.storage.scan import BadBatch
+from penstock.storage.segment import Segment
 from penstock_sim.disk import SimDisk
 from tests.unit.storage.support import FOLDER, append, batch, end_transaction, open_log, transactional
 
@@ -171,3 +173,21 @@ def test_damage_in_a_segment_whose_index_must_be_rebuilt_is_reported() -> None:
     with pytest.raises(StorageError):
         again.aborted_transactions(0, 5)
     assert again.damage is not None
+
+
+def test_damage_that_is_found_with_the_aborted_transactions_of_a_read_is_quarantined(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = open_log(SimDisk())
+    append(log, transactional(sequence=0, producer_id=1), transaction_verified=True)
+    end_transaction(log, commit=False, producer_id=1)
+    piece = log.read(0, max_bytes=1000, end=log.end_offset)
+    assert piece is not None
+
+    def find_damage(*given: object, **named: object) -> int:
+        raise BadBatch(0, "the header is damaged")
+
+    monkeypatch.setattr(Segment, "offset_bound", find_damage)
+    with pytest.raises(StorageError):
+        log.aborted_in(0, piece)
+    assert log.damage is not None

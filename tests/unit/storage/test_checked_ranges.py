@@ -10,8 +10,9 @@ from penstock.model.errors import StorageError
 from penstock.storage import checked_ranges
 from penstock.storage.checked_ranges import CheckedRanges
 from penstock.storage.log import Log
+from penstock.storage.scan import WINDOW_SIZE
 from penstock.wire.batch import HEADER_SIZE, LAST_OFFSET_DELTA_AT, LEADER_EPOCH_AT, BatchHeader, iter_batches
-from penstock_sim.disk import SimDisk
+from penstock_sim.disk import SimDisk, SimFile
 from tests.unit.storage.support import FOLDER, append, batch, fill, open_log
 
 
@@ -91,6 +92,76 @@ def test_the_first_read_of_unchecked_bytes_is_bounded(monkeypatch: pytest.Monkey
     assert served(log, max_bytes=100_000)[1] is False
     whole = log.read(0, max_bytes=100_000, end=end)
     assert whole is not None and whole.size > 800
+
+
+class ColdDisk:
+    """A disk of which some bytes are not in the page cache."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ready_size = 0
+        self.read: list[tuple[int, int]] = []
+        read_into = SimFile.read_into
+
+        def recorded(file: SimFile, buffer: memoryview, position: int) -> int:
+            self.read.append((position, len(buffer)))
+            return read_into(file, buffer, position)
+
+        monkeypatch.setattr(SimFile, "read_into", recorded)
+        monkeypatch.setattr(SimFile, "ready_size", lambda file, position, size: min(size, self.ready_size))
+
+
+@pytest.mark.parametrize("ready_size", [0, 1, 60, 61, 300, 700, 1000])
+def test_bytes_that_are_not_in_the_page_cache_are_left_for_the_next_read(
+    ready_size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, end = closed([2] * 13)
+    healthy, _ = served(open_log(disk, clean=True, recovery_point=end), max_bytes=1)
+    batch_size = len(healthy[0])
+    log = open_log(disk, clean=True, recovery_point=end)
+    cold = ColdDisk(monkeypatch)
+    cold.ready_size = ready_size
+    first = log.read(0, max_bytes=100_000, end=end)
+    assert first is not None
+    assert first.size == max(ready_size // batch_size, 1) * batch_size and first.is_cut
+    limit = max(ready_size, WINDOW_SIZE if ready_size < batch_size else 0)
+    assert all(position + size <= limit for position, size in cold.read)
+    assert served(log, max_bytes=100_000) == (healthy, False)
+    assert not any(segment.unchecked_end for segment in log.segments)
+    again = log.read(0, max_bytes=100_000, end=end)
+    assert again is not None and again.size > first.size and not again.is_cut
+
+
+def test_bytes_that_were_checked_are_served_without_those_behind_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, end = closed([2] * 6)
+    log = open_log(disk, clean=True, recovery_point=end)
+    first = log.read(0, max_bytes=1, end=end)
+    cold = ColdDisk(monkeypatch)
+    again = log.read(0, max_bytes=100_000, end=end)
+    assert first is not None and again is not None
+    assert (again.size, again.is_cut) == (first.size, True)
+    assert cold.read == []
+
+
+@pytest.mark.parametrize("ready_size", [0, 100, 500])
+def test_damage_is_found_whatever_is_in_the_page_cache(ready_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, end = closed([2] * 6)
+    path = f"{FOLDER}/{sorted(name for name in disk.list(FOLDER) if name.endswith('.log'))[0]}"
+    size = len(next(iter_batches(disk.read_file(path))))
+    disk.flip(path, 2 * size + HEADER_SIZE)
+    log = open_log(disk, clean=True, recovery_point=end)
+    ColdDisk(monkeypatch).ready_size = ready_size
+    found, refused = served(log, max_bytes=100_000)
+    assert (len(found), refused, log.damaged_from) == (2, True, 4)
+
+
+def test_a_large_read_of_unchecked_bytes_uses_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, end = closed([2] * 10)
+    monkeypatch.setattr(checked_ranges, "BLOCK_SIZE", 500)
+    log = open_log(disk, clean=True, recovery_point=end)
+    cold = ColdDisk(monkeypatch)
+    cold.ready_size = 100_000
+    assert served(log, max_bytes=100_000)[1] is False
+    assert max(size for _, size in cold.read) == 500
 
 
 def test_a_corrupt_header_does_not_hide_records_as_a_gap() -> None:

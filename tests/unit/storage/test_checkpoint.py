@@ -1,8 +1,9 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
-from penstock.storage.checkpoint import read_offsets, write_offsets
+from penstock.storage.checkpoint import encode_offsets_job, read_offsets, write_offsets
 from penstock_sim.disk import SimDisk
 
 OFFSETS = {
@@ -16,6 +17,28 @@ def test_written_offsets_are_read() -> None:
     disk = SimDisk()
     write_offsets(disk, "/points", OFFSETS)
     assert read_offsets(disk, "/points") == OFFSETS
+
+
+def test_offsets_are_encoded_in_slices_in_the_order_of_topics_and_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.storage.checkpoint.ENTRIES_PER_SLICE", 2)
+    offsets = {
+        TopicPartition(TopicName(topic), PartitionIndex(index)): index + 1 for index in (10, 9, 0) for topic in "ba"
+    }
+    job = encode_offsets_job(offsets)
+    steps = 0
+    while True:
+        try:
+            next(job)
+        except StopIteration as end:
+            content: bytes = end.value
+            break
+        steps += 1
+    lines = content.decode().splitlines()
+    assert lines[:-1] == ["0", "7", "a 0 1", "a 9 10", "a 10 11", "b 0 1", "b 9 10", "b 10 11"]
+    assert steps == 6
+    disk = SimDisk()
+    disk.replace_file("/points", content)
+    assert read_offsets(disk, "/points") == offsets, "the checksum is that of all lines"
 
 
 def test_a_file_written_by_kafka_is_read() -> None:

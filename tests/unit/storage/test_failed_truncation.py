@@ -9,7 +9,7 @@ import pytest
 from penstock.model.errors import StorageError
 from penstock.storage.log import Log
 from penstock_sim.disk import SimDisk
-from tests.unit.storage.support import append, batch, fill, open_log, stored
+from tests.unit.storage.support import append, batch, check_quarantined_when_it_keeps_failing, fill, open_log, stored
 
 TRUNCATIONS: dict[str, tuple[Callable[[Log], None], int]] = {
     "restart above the end": (lambda log: log.truncate_fully_and_start_at(500), 500),
@@ -56,3 +56,12 @@ def _truncate(name: str, code: int, call: int) -> bool:
     assert again.end_offset == end + 3, call
     assert [header.base_offset for header in stored(again)] == found, call
     return has_failed
+
+
+def test_a_log_that_cannot_be_read_where_it_must_be_truncated_is_quarantined() -> None:
+    disk = SimDisk()
+    log = open_log(disk)
+    fill(log, [4] * 20)
+    log.flush()
+    disk.failing["read"] = errno.EIO
+    check_quarantined_when_it_keeps_failing(log, lambda: log.truncate_to(12), offset=12)

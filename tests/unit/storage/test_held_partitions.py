@@ -36,6 +36,18 @@ def test_synced_states_survive_a_power_failure() -> None:
     assert (again[FIRST], again[SECOND]) == (Holding.HELD, Holding.UNKNOWN)
 
 
+def test_a_removed_partition_that_returns_is_new_after_a_power_failure() -> None:
+    disk = SimDisk()
+    held = held_on(disk)
+    disk.sync_folder("/")
+    held.note(FIRST, Holding.HELD)
+    held.sync()
+    held.note(FIRST, Holding.UNKNOWN)
+    held.note(FIRST, Holding.CREATED)
+    disk.crash(kept=0.0)
+    assert held_on(disk)[FIRST] is Holding.CREATED
+
+
 def test_a_freed_slot_is_used_again() -> None:
     disk = SimDisk()
     held = held_on(disk)

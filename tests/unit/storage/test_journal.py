@@ -536,3 +536,52 @@ def test_a_failed_erasure_takes_the_folder_offline() -> None:
     for _ in range(40):
         tail.grow(journal, b"x" * 300)
     assert [error.errno for error in failures[:1]] == [errno.EIO]
+
+
+def test_a_file_that_its_log_has_closed_is_synced_and_not_kept_open() -> None:
+    disk = SimDisk(syncs_at_once=False)
+    journal = begin(disk)
+    tail = Tail(disk, "0")
+    tail.grow(journal, b"first")
+    disk.finish_sync()
+    assert tail.durable == 5
+    path = tail.file.path
+    journal.sync_released(path)
+    journal.sync_released(f"{FOLDER}/logs/other")
+    assert path in journal._halves[0].unsynced
+    while disk.finish_sync():
+        pass
+    assert not journal._halves[0].unsynced
+    disk.crash(kept=0.0)
+    assert disk.read_file(path) == b"first"
+
+
+def test_a_file_that_is_opened_again_is_not_covered_by_an_earlier_sync() -> None:
+    disk = LateDisk(syncs_at_once=True)
+    journal = begin(disk, size=400)
+    tail, other = Tail(disk, "0"), Tail(disk, "1")
+    tail.grow(journal, b"first")
+    disk.late = tail.file.path
+    journal.sync_released(tail.file.path)
+    tail.file = disk.open(tail.file.path)
+    tail.grow(journal, b" second")
+    disk.end_late()
+    for _ in range(10):
+        other.grow(journal, b"x" * 100)
+    assert tail.durable == 12
+    disk.crash(kept=0.0)
+    Journal(disk, FOLDER, secret=1, size=400).replay()
+    assert tail.content(disk) == b"first second"
+
+
+def test_a_failed_sync_of_a_closed_file_is_reported() -> None:
+    disk = SimDisk(syncs_at_once=False)
+    journal = begin(disk)
+    failures: list[OSError] = []
+    journal.on_failure = failures.append
+    tail = Tail(disk, "0")
+    tail.grow(journal, b"first")
+    disk.finish_sync()
+    journal.sync_released(tail.file.path)
+    disk.finish_sync(OSError(errno.EIO, "gone"))
+    assert [each.errno for each in failures] == [errno.EIO]

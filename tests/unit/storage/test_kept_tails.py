@@ -150,3 +150,14 @@ def _start_until(call: int) -> bool:
     disk, _ = start(raw)
     assert [content(disk, LOG), content(disk, OTHER)] == [CONTENT, CONTENT], call
     return not ended
+
+
+def test_a_failed_sync_of_a_restored_file_is_reported() -> None:
+    raw = with_tails_in_the_journal()
+    journal = Journal(raw, FOLDER, secret=6, group_least=0)
+    reported: list[OSError] = []
+    journal.on_failure = reported.append
+    raw.failing["sync"] = errno.EIO
+    with pytest.raises(OSError, match="Input/output error"):
+        journal.replay()
+    assert [error.errno for error in reported] == [errno.EIO, errno.EIO], "once for each file"

@@ -10,7 +10,7 @@ ENTRIES = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 500)), max_size=
 
 
 def index_of(steps: list[tuple[int, int]], base_offset: int = 1000) -> OffsetIndex:
-    index = OffsetIndex("/a.index", base_offset)
+    index = OffsetIndex("/a.log", base_offset)
     offset, position = base_offset, 0
     for offset_step, position_step in steps:
         offset += offset_step
@@ -46,7 +46,7 @@ def test_a_saved_index_is_loaded_after_a_truncation(
         offset, last = offset + offset_step, last + position_step
         index.append(offset, last)
     index.save(disk)
-    loaded = OffsetIndex("/a.index", 1000)
+    loaded = OffsetIndex("/a.log", 1000)
     loaded.load(disk, log_size=1 << 30)
     assert loaded.offsets == index.offsets
     assert loaded.positions == index.positions
@@ -54,7 +54,7 @@ def test_a_saved_index_is_loaded_after_a_truncation(
 
 def test_entries_are_kafkas_big_endian_pairs() -> None:
     disk = SimDisk()
-    index = OffsetIndex("/a.index", 1000)
+    index = OffsetIndex("/a.log", 1000)
     index.append(1003, 4097)
     index.save(disk)
     assert disk.read_file("/a.index") == bytes.fromhex("00000003 00001001")
@@ -75,4 +75,4 @@ def test_an_invalid_offset_index_raises_corruption(content: str) -> None:
     disk = SimDisk()
     disk.open("/a.index", create=True).write((bytes.fromhex(content),), 0)
     with pytest.raises(Corruption):
-        OffsetIndex("/a.index", 1000).load(disk, log_size=4096)
+        OffsetIndex("/a.log", 1000).load(disk, log_size=4096)

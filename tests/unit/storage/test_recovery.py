@@ -39,6 +39,16 @@ def test_a_torn_tail_is_truncated_and_reported() -> None:
     assert append(log, batch()).base_offset == bases[-1]
 
 
+def test_a_torn_first_batch_after_the_start_of_the_log_is_truncated() -> None:
+    disk = SimDisk()
+    disk.make_folder(FOLDER)
+    disk.open(f"{FOLDER}/00000000000000000012.log", create=True).write((batch()[:36],), 0)
+    disk.replace_file(f"{FOLDER}/leader-epoch-checkpoint", b"0\n1\n3 5\n")
+    log = open_log(disk, recovery_point=12, log_start=12)
+    assert (log.start_offset, log.end_offset, log.damage) == (12, 12, None)
+    assert append(log, batch(), epoch=4).base_offset == 12
+
+
 def test_garbage_after_the_last_batch_is_truncated() -> None:
     disk, _ = written([2] * 6)
     file = disk.open(last_log(disk))

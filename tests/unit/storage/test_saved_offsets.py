@@ -1,11 +1,14 @@
 """Saved log starts: they share writes, callbacks never run too early, and older values never replace newer ones."""
 
 import errno
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from penstock.model.errors import StorageError
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
+from penstock.model.job import Job, finish
 from penstock.storage.checkpoint import LOG_STARTS, read_offsets
 from penstock.storage.saved_offsets import SavedOffsets
 from penstock_sim.disk import SimDisk
@@ -198,3 +201,66 @@ def test_a_lower_offset_counts_as_written_when_its_name_is_durable(finished: int
     logs.starts[topic_partition(0)] = 5
     logs.kept.lower(topic_partition(0), 7)
     assert logs.after_power_loss()[topic_partition(0)] <= 7
+
+
+class SlicedLogs(Logs):
+    """Logs whose offsets are encoded when `encode` is called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encodings: list[Callable[[], None]] = []
+        self.kept = SavedOffsets(self.disk, "/data", LOG_STARTS, lambda: self.starts, run=self._run)
+
+    def _run(self, job: Job[Any], done: Callable[[Any, BaseException | None], None]) -> None:
+        self.encodings.append(lambda: done(finish(job), None))
+
+    def encode(self) -> None:
+        while self.encodings:
+            self.encodings.pop(0)()
+
+
+def test_offsets_that_move_while_others_are_encoded_are_written_next() -> None:
+    logs = SlicedLogs()
+    logs.move(0, 5)
+    logs.move(1, 7)
+    logs.encode()
+    assert read_offsets(logs.disk, PATH) == {}
+    logs.finish_all()
+    assert read_offsets(logs.disk, PATH) == {topic_partition(0): 5}
+    assert logs.told == []
+    logs.encode()
+    logs.finish_all()
+    assert logs.told == [(0, None), (1, None)]
+    assert logs.after_power_loss() == {topic_partition(0): 5, topic_partition(1): 7}
+
+
+def test_an_offset_that_is_lowered_while_it_is_encoded_is_never_written() -> None:
+    logs = SlicedLogs()
+    logs.move(0, 9)
+    logs.starts[topic_partition(0)] = 4
+    logs.kept.lower(topic_partition(0), 4)
+    logs.encode()
+    logs.finish_all()
+    assert logs.after_power_loss() == {topic_partition(0): 4}
+
+
+def test_nothing_is_written_after_a_stop_while_offsets_are_encoded() -> None:
+    logs = SlicedLogs()
+    logs.move(0, 9)
+    logs.kept.stop()
+    calls = logs.disk.calls
+    logs.encode()
+    assert logs.disk.calls == calls and logs.told == []
+
+
+def test_a_write_that_fails_after_offsets_were_encoded_is_reported() -> None:
+    logs = SlicedLogs()
+    logs.move(0, 9)
+    logs.disk.failing["write"] = errno.ENOSPC
+    logs.encode()
+    assert [(index, error is None) for index, error in logs.told] == [(0, False)]
+    logs.disk.failing.clear()
+    logs.move(1, 3)
+    logs.encode()
+    logs.finish_all()
+    assert logs.after_power_loss() == {topic_partition(0): 9, topic_partition(1): 3}

@@ -1,7 +1,7 @@
 import pytest
 
 from penstock.model.job import finish
-from penstock.storage import index_builder, segment
+from penstock.storage import index_builder, search_hints, segment
 from penstock.storage.log import Log
 from penstock.storage.scan import BadBatch
 from penstock.storage.segment import BOUNDARIES_MAX
@@ -44,6 +44,29 @@ def test_a_sequential_reader_needs_no_search() -> None:
     assert second is not None and second.position == first.position + first.size
     # Only the header at the end of this read, for the next one.
     assert [kind for kind, _ in disk.trace] == ["read"]
+
+
+def test_reading_a_batch_again_from_another_offset_needs_no_search() -> None:
+    disk, log = closed_log()
+    log.segments.active.mark_all_checked()
+    first = log.read(90, max_bytes=1, end=120)
+    disk.trace.clear()
+    again = log.read(91, max_bytes=1 << 20, end=120)
+    assert first is not None and again is not None and again.position == first.position
+    assert disk.trace == []
+    following = log.read(92, max_bytes=1 << 20, end=120)
+    assert following is not None and following.position == first.position + first.size
+    assert [kind for kind, _ in disk.trace] == ["read"]
+
+
+def test_a_batch_that_was_found_is_forgotten_when_the_segment_is_truncated() -> None:
+    _, log = closed_log()
+    assert log.segments.active.find(91) is not None
+    position = log.segments.active.find(80)
+    assert position is not None
+    assert log.segments.active.find(91) is not None
+    log.segments.active.truncate(position, 80)
+    assert log.segments.active.find(91) is None
 
 
 def test_a_reader_at_the_tail_needs_no_disk_at_all() -> None:
@@ -93,10 +116,10 @@ def test_a_header_beyond_the_end_of_the_file_is_a_bad_batch() -> None:
 
 
 def test_few_positions_are_remembered_for_readers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment, "HINTS_MAX", 3)
+    monkeypatch.setattr(search_hints, "STARTS_MAX", 3)
     _, log = closed_log()
     assert [header.base_offset for header in stored(log, max_bytes=700)] == list(range(0, 120, 2))
-    assert 0 < len(log.segments.active._hints) <= 3
+    assert 0 < len(log.segments.active._hints._starts) <= 3
 
 
 def test_a_batch_that_reaches_the_bound_is_not_returned() -> None:

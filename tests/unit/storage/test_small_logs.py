@@ -61,11 +61,28 @@ def test_a_clean_open_derives_everything_from_the_batches() -> None:
     disk = SimDisk()
     end = closed_with_everything(disk)
     log = open_log(disk, clean=True, recovery_point=end)
-    assert (log.end_offset, log.damage, log.recovery_notes) == (end, None, [])
+    assert (log.end_offset, log.damage, log.recovery_notes) == (end, None, ())
     check_derived(log)
     assert log.epochs.entries() == [(1, 0), (3, 3)]
     assert log.aborted_transactions(0, end) == [(8, 1)]
     assert log.segments.active.max_timestamp == NOW_MS + 50
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_the_last_entry_of_the_time_index_is_added_when_the_segment_is_closed(clean: bool) -> None:
+    disk = SimDisk()
+    log = open_log(disk, index_interval_bytes=LIMIT)
+    append(log, batch(timestamp=NOW_MS + 50))
+    append(log, batch(timestamp=NOW_MS))
+    log.close()
+    log = open_log(disk, clean=clean, index_interval_bytes=LIMIT)
+    segment = log.segments.active
+    assert len(segment.time_index) == 0
+    log.roll()
+    assert segment.time_index.last() == (NOW_MS + 50, 0)
+    log.close()
+    closed = open_log(disk, clean=False, index_interval_bytes=LIMIT).segments[0]
+    assert closed.time_index.last() == (NOW_MS + 50, 0)
 
 
 def test_damage_is_found_by_a_clean_open() -> None:

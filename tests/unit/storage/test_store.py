@@ -1,10 +1,12 @@
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from random import Random
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 from uuid import UUID
+from weakref import ref
 
 import pytest
 
@@ -12,11 +14,15 @@ from penstock.model.errors import StartupError, StorageError
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
 from penstock.model.job import Job
 from penstock.ports.clock import Timer
+from penstock.storage import store as store_module
 from penstock.storage.checkpoint import read_offsets
+from penstock.storage.journal import Journal
 from penstock.storage.meta_properties import encode_uuid
 from penstock.storage.partition_folder import parse_folder
+from penstock.storage.reserve import Reserve
 from penstock.storage.store import LogStore
 from penstock.storage.store_checkpoints import UNCHECKED_SIZE_MAX
+from penstock.storage.sync_failure import SyncFailure
 from penstock_sim.disk import SimDisk
 from tests.unit.storage.support import NOW_MS, append, batch, fill, small_settings, stored
 
@@ -145,6 +151,18 @@ def test_an_unwritable_folder_is_rejected() -> None:
         load(disk)
 
 
+def test_a_start_that_fails_closes_its_files_and_releases_the_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = SimDisk()
+    closed: list[SyncFailure] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(SyncFailure, "close", lambda failure: closed.append(failure))
+        patched.setattr(store_module, "replay", Mock(side_effect=OSError(errno.EIO, "Input/output error")))
+        with pytest.raises(StartupError, match="cannot use"):
+            load(disk)
+    assert len(closed) == 1
+    load(disk).close()
+
+
 def test_a_partition_folder_contains_its_topic_id() -> None:
     disk = SimDisk()
     load(disk).open(PARTITION, FIRST_ID, small_settings())
@@ -196,6 +214,17 @@ def test_a_deleted_folder_is_renamed_immediately_and_removed_after_the_delay() -
     assert renamed[0] in disk.list("/data")
     store.remove_deleted_folders(clock.wall_ms() + 1000)
     assert renamed[0] not in disk.list("/data")
+
+
+def test_the_files_of_a_deleted_partition_are_closed_so_that_their_space_becomes_free() -> None:
+    store = load(SimDisk())
+    log = store.open(PARTITION, FIRST_ID, small_settings())
+    fill(log, [3] * 12)
+    log.flush()
+    assert len(stored(log)) == 12 and len(log.segments) == 2
+    files = [ref(segment.file) for segment in log.segments]
+    store.delete(PARTITION, FIRST_ID)
+    assert [file() for file in files] == [None, None]
 
 
 def test_a_deletion_that_a_restart_interrupts_is_finished() -> None:
@@ -434,6 +463,18 @@ def test_long_topic_names_are_shortened_for_the_suffix() -> None:
 )
 def test_folders_are_named_after_their_partition(name: str, topic_partition: TopicPartition | None) -> None:
     assert parse_folder(name) == topic_partition
+
+
+def test_an_empty_log_that_begins_at_an_offset_keeps_it_after_a_power_failure() -> None:
+    # A new follower of a leader whose records are all deleted has such a log, and joins the ISR with it. If it began at
+    # 0 again and led, all replicas would follow, and offsets would be used twice.
+    disk = SimDisk()
+    log = load(disk).open(PARTITION, FIRST_ID, small_settings())
+    log.truncate_fully_and_start_at(3)
+    assert log.durable_offset == 3
+    disk.crash(kept=0.0)
+    again = load(disk).open(PARTITION, FIRST_ID, small_settings())
+    assert (again.start_offset, again.end_offset, again.damage) == (3, 3, None)
 
 
 def test_a_log_that_was_empty_at_a_restart_keeps_its_first_batch_after_a_power_failure() -> None:
@@ -731,6 +772,7 @@ def test_a_deleted_folder_that_cannot_be_removed_is_removed_later() -> None:
 
 
 POINTS = "/data/recovery-point-offset-checkpoint"
+MARKS = "/data/replication-offset-checkpoint"
 MANY = [TopicPartition(TopicName("many"), PartitionIndex(index)) for index in range(20)]
 
 
@@ -796,7 +838,7 @@ def test_many_logs_that_are_truncated_together_share_a_write_of_their_recovery_p
     again = load(disk)
     for each in MANY:
         log = again.open(each, FIRST_ID, small_settings())
-        assert (log.damage, log.end_offset, log.recovery_notes) == (None, 56, [])
+        assert (log.damage, log.end_offset, log.recovery_notes) == (None, 56, ())
 
 
 def with_jobs(store: LogStore) -> list[Job[Any]]:
@@ -805,8 +847,8 @@ def with_jobs(store: LogStore) -> list[Job[Any]]:
 
     def run(job: Job[Any], done: Callable[[Any, BaseException | None], None]) -> None:
         def steps() -> Job[None]:
-            yield from job
-            done(None, None)
+            value = yield from job
+            done(value, None)
 
         jobs.append(steps())
 
@@ -814,8 +856,76 @@ def with_jobs(store: LogStore) -> list[Job[Any]]:
     return jobs
 
 
+def steps_of(jobs: list[Job[Any]]) -> Iterator[None]:
+    """Run the jobs one after the other, with those that begin meanwhile."""
+    for job in jobs:
+        for _ in job:
+            yield
+
+
+def marks_of(marks: dict[TopicPartition, int]) -> Job[dict[TopicPartition, int]]:
+    yield None
+    return marks
+
+
+def test_high_watermarks_are_written_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.storage.store_checkpoints.LOGS_PER_SLICE", 6)
+    monkeypatch.setattr("penstock.storage.checkpoint.ENTRIES_PER_SLICE", 6)
+    disk = SimDisk()
+    store = load(disk)
+    jobs = with_jobs(store)
+    store.checkpoint_high_watermarks_later(marks_of(dict.fromkeys(MANY, 5)))
+    store.checkpoint_high_watermarks_later(marks_of(dict.fromkeys(MANY, 4)))
+    assert len(list(jobs[0])) > 2 and len(jobs) == 1
+    assert read_offsets(disk, MARKS) == store.high_watermarks == dict.fromkeys(MANY, 5)
+    store.checkpoint_high_watermarks_later(marks_of(dict.fromkeys(MANY[1:], 5)))
+    list(jobs[1])
+    assert read_offsets(disk, MARKS) == store.high_watermarks == dict.fromkeys(MANY[1:], 5)
+    calls = disk.calls
+    store.checkpoint_high_watermarks_later(marks_of(dict.fromkeys(MANY[1:], 5)))
+    list(jobs[2])
+    assert disk.calls == calls, "nothing has changed"
+
+
+@pytest.mark.parametrize("event", ["truncation", "deletion", "checkpoint", "close"])
+@pytest.mark.parametrize("slices", [0, 1, 2, 4])
+def test_high_watermarks_are_not_written_after_an_event_that_outdates_them(
+    slices: int, event: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.storage.checkpoint.ENTRIES_PER_SLICE", 6)
+    disk = SimDisk()
+    store = write_many(disk)
+    jobs = with_jobs(store)
+    store.checkpoint_high_watermarks_later(marks_of(dict.fromkeys(MANY, 55)))
+    list(islice(jobs[0], slices + 1))
+    if event == "truncation":
+        store.logs[MANY[3]].truncate_to(40)
+    elif event == "deletion":
+        store.delete(MANY[3], FIRST_ID)
+    elif event == "checkpoint":
+        store.checkpoint_high_watermarks({MANY[3]: 3})
+    else:
+        store.close()
+    list(jobs[0])
+    assert store.high_watermarks == ({MANY[3]: 3} if event == "checkpoint" else {})
+    assert read_offsets(disk, MARKS) == store.high_watermarks
+
+
+def test_a_failed_write_of_high_watermarks_is_logged_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    disk = SimDisk()
+    store = load(disk)
+    disk.failing["write"] = errno.ENOSPC
+    store.checkpoint_high_watermarks_later(marks_of({PARTITION: 5}))
+    disk.failing.clear()
+    assert "cannot write the high watermarks" in caplog.text
+    assert store.high_watermarks == {}
+    store.checkpoint_high_watermarks_later(marks_of({PARTITION: 5}))
+    assert read_offsets(disk, MARKS) == {PARTITION: 5}
+
+
 def test_recovery_points_are_collected_in_slices_and_synced_off_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.storage.store_checkpoints.LOGS_PER_SLICE", 6)
+    monkeypatch.setattr("penstock.storage.checkpoint.ENTRIES_PER_SLICE", 6)
     disk = SimDisk()
     store = write_many(disk)
     jobs = with_jobs(store)
@@ -823,8 +933,10 @@ def test_recovery_points_are_collected_in_slices_and_synced_off_the_loop(monkeyp
     disk.syncs_at_once = False
     store.checkpoint_recovery_points_later()
     store.checkpoint_recovery_points_later()
-    (job,) = jobs
-    assert len(list(job)) == len(MANY) // 6
+    (gather,) = jobs
+    assert len(list(gather)) == len(MANY) // 6
+    (_, encode) = jobs
+    assert len(list(encode)) > 0
     assert syncs_since(disk, begin) == 0
     while disk.finish_sync():
         pass
@@ -833,23 +945,24 @@ def test_recovery_points_are_collected_in_slices_and_synced_off_the_loop(monkeyp
 
 @pytest.mark.parametrize("kept", [0.0, 1.0])
 @pytest.mark.parametrize("synced", range(3))
-@pytest.mark.parametrize("slices", [1, None])
+@pytest.mark.parametrize("slices", [1, len(MANY) // 6 + 1, None])
 def test_a_log_that_is_truncated_during_a_checkpoint_is_not_damaged_after_a_power_failure(
     slices: int | None, synced: int, kept: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock.storage.store_checkpoints.LOGS_PER_SLICE", 6)
+    monkeypatch.setattr("penstock.storage.checkpoint.ENTRIES_PER_SLICE", 6)
     disk = SimDisk()
     store = write_many(disk)
     jobs = with_jobs(store)
     disk.syncs_at_once = False
     store.checkpoint_recovery_points_later()
-    for _ in islice(jobs[0], slices):
+    for _ in islice(steps_of(jobs), slices):
         pass
     for _ in range(synced):
         disk.finish_sync()
     for each in (MANY[0], MANY[-1]):
         store.logs[each].truncate_to(40)
-    for _ in jobs[0]:
+    for _ in steps_of(jobs):
         pass
     while kept and disk.finish_sync():
         pass
@@ -906,7 +1019,7 @@ def test_a_log_that_recovery_changes_is_synced_itself() -> None:
     final = load(disk)
     for each in MANY:
         log = final.open(each, FIRST_ID, small_settings())
-        assert (log.end_offset, log.damage, log.recovery_notes) == (60, None, [])
+        assert (log.end_offset, log.damage, log.recovery_notes) == (60, None, ())
 
 
 def test_logs_share_what_is_the_same_for_all_of_them() -> None:
@@ -922,3 +1035,21 @@ def test_logs_share_what_is_the_same_for_all_of_them() -> None:
     fill(logs[0], [1] * 10)
     assert len(first.offset_index) > 0
     assert len(second.offset_index) == 0
+
+
+def test_a_sync_that_fails_while_the_journal_is_replayed_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(journal: Journal, folder: str, reserve: Reserve) -> None:
+        journal.on_failure(OSError(errno.EIO, "Input/output error"))
+
+    disk = SimDisk()
+    with monkeypatch.context() as patched:
+        patched.setattr(store_module, "replay", fails)
+        store = load(disk)
+        assert store.directory.failed_before
+        store.close(clean=False)
+    again = load(disk)
+    assert again.directory.failed_before
+    again.close()
+    last = load(disk)
+    assert not last.directory.failed_before
+    last.close()

@@ -8,7 +8,7 @@ from penstock_sim.disk import SimDisk
 
 
 def index_of(entries: list[tuple[int, int]]) -> TimeIndex:
-    index = TimeIndex("/a.timeindex", 100)
+    index = TimeIndex("/a.log", 100)
     for timestamp, offset in entries:
         index.append(timestamp, offset)
     return index
@@ -38,7 +38,7 @@ def test_entries_are_kafkas_twelve_bytes() -> None:
     index = index_of([(258, 103)])
     index.save(disk)
     assert disk.read_file("/a.timeindex") == bytes.fromhex("0000000000000102 00000003")
-    loaded = TimeIndex("/a.timeindex", 100)
+    loaded = TimeIndex("/a.log", 100)
     loaded.load(disk)
     assert loaded.last() == (258, 103)
 
@@ -67,4 +67,4 @@ def test_an_invalid_time_index_raises_corruption(content: str) -> None:
     disk = SimDisk()
     disk.open("/a.timeindex", create=True).write((bytes.fromhex(content),), 0)
     with pytest.raises(Corruption):
-        TimeIndex("/a.timeindex", 100).load(disk)
+        TimeIndex("/a.log", 100).load(disk)

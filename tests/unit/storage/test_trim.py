@@ -1,5 +1,6 @@
 import errno
 from collections.abc import Callable
+from weakref import ref
 
 import pytest
 from hypothesis import given, settings
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from penstock.model.errors import OffsetOutOfRange, StorageError
 from penstock.model.job import finish
 from penstock.storage.log_checkpoints import LogCheckpoints
+from penstock.storage.trim import may_delete
 from penstock_sim.disk import SimDisk
 from tests.unit.storage.support import FOLDER, NOW_MS, append, batch, fill, idempotent, open_log, stored
 
@@ -74,6 +76,20 @@ def test_an_active_segment_with_only_old_records_is_rolled_and_deleted() -> None
     assert log.start_offset == log.segments.bases[0] == log.end_offset
 
 
+@pytest.mark.parametrize("syncs_at_once", [True, False])
+def test_the_files_of_deleted_segments_are_closed_although_nothing_more_is_written(syncs_at_once: bool) -> None:
+    disk = SimDisk(syncs_at_once=syncs_at_once)
+    log = open_log(disk, retention_ms=1)
+    fill(log, [3] * 12, timestamp=OLD_MS)
+    assert len(stored(log)) == 12
+    files = [ref(segment.file) for segment in log.segments]
+    log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS)
+    while disk.finish_sync():
+        pass
+    assert len(log.segments) == 1 and log.start_offset == log.durable_offset == log.end_offset
+    assert [file() for file in files] == [None, None]
+
+
 def test_an_active_segment_of_old_records_stays_above_the_high_watermark() -> None:
     log = open_log(SimDisk(), retention_ms=1)
     fill(log, [3] * 40, timestamp=OLD_MS)
@@ -107,6 +123,26 @@ def test_without_the_delete_policy_only_segments_before_the_start_are_deleted() 
     log.advance_start(bases[2] + 1)
     assert log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS) == 2
     assert log.start_offset == bases[2] + 1
+
+
+def test_only_young_logs_of_one_segment_are_skipped_by_retention() -> None:
+    disk = SimDisk()
+    log = open_log(disk, retention_ms=5000)
+    assert not may_delete(log, NOW_MS), "it is empty"
+    fill(log, [1], timestamp=OLD_MS)
+    assert not may_delete(log, OLD_MS + 5000)
+    assert may_delete(log, OLD_MS + 5001)
+    log.roll()
+    assert may_delete(log, OLD_MS), "it has two segments"
+
+
+def test_retention_does_not_skip_a_log_whose_largest_timestamp_is_unknown() -> None:
+    disk = SimDisk()
+    log = open_log(disk, segment_bytes=1_000_000)
+    fill(log, [1] * 20, value=b"v" * 1000)
+    log.close()
+    assert may_delete(open_log(disk, clean=True), NOW_MS)
+    assert not may_delete(open_log(disk, clean=True, retention_ms=-1), NOW_MS)
 
 
 def test_unlimited_retention_keeps_everything() -> None:

@@ -6,19 +6,20 @@ from penstock.storage.producer_state import EndedTransaction
 from penstock.storage.txn_index import EMPTY, TxnIndex
 from penstock_sim.disk import SimDisk
 
+LOG_PATH = "/00000000000000000000.log"
 PATH = "/00000000000000000000.txnindex"
 ENTRIES = [EndedTransaction(1, 5, 20, 8), EndedTransaction(2, 8, 30, 31), EndedTransaction(3, 25, 40, 41)]
 
 
 def filled(*, loaded: bool = True) -> TxnIndex:
-    index = TxnIndex(PATH, 0, loaded=loaded)
+    index = TxnIndex(LOG_PATH, 0, loaded=loaded)
     for entry in ENTRIES:
         index.append(entry)
     return index
 
 
 def reloaded(disk: SimDisk, expected: tuple[int, int] | None) -> TxnIndex:
-    index = TxnIndex(PATH, 0, loaded=False)
+    index = TxnIndex(LOG_PATH, 0, loaded=False)
     index.expected = expected
     index.load(disk)
     return index
@@ -26,7 +27,7 @@ def reloaded(disk: SimDisk, expected: tuple[int, int] | None) -> TxnIndex:
 
 def test_an_entry_has_kafkas_layout() -> None:
     disk = SimDisk()
-    index = TxnIndex(PATH, 0, loaded=True)
+    index = TxnIndex(LOG_PATH, 0, loaded=True)
     index.append(EndedTransaction(1, 2, 3, 4))
     index.save_if_any(disk)
     assert disk.read_file(PATH) == bytes.fromhex(
@@ -41,7 +42,7 @@ def test_saved_entries_are_loaded() -> None:
 
 
 def test_there_is_no_file_without_entries() -> None:
-    disk, index = SimDisk(), TxnIndex(PATH, 0, loaded=True)
+    disk, index = SimDisk(), TxnIndex(LOG_PATH, 0, loaded=True)
     index.save_if_any(disk)
     assert not disk.exists(PATH) and index.summary == EMPTY
     assert len(reloaded(disk, EMPTY)) == 0

@@ -108,6 +108,21 @@ def test_a_log_that_is_readable_again_is_complete() -> None:
     append(log, batch())
 
 
+def test_what_is_unreadable_behind_other_damage_does_not_take_the_folder_offline_after_a_failed_sync() -> None:
+    disk = SimDisk()
+    kill(filled(disk), disk)
+    lost, unreadable = segments(disk)[1], segments(disk)[3]
+    disk.lose(f"{FOLDER}/{lost}")
+    disk.make_unreadable(f"{FOLDER}/{unreadable}", 100, 120, lasting=True)
+    disk.lose("/data/recovery-point-offset-checkpoint")
+    store = load(disk)
+    store.directory.failed_before = True
+    log = store.open(PARTITION, FIRST_ID, SETTINGS)
+    assert (log.damaged_from, store.directory.failure) == (6, None)
+    assert [header.base_offset for header in stored_before(log, 6)] == [0, 3]
+    store.close()
+
+
 @pytest.mark.parametrize("name", ["leader-epoch-checkpoint", "quarantine", ".snapshot", ".index", ".timeindex"])
 def test_files_that_are_derived_from_the_log_need_not_be_readable(name: str) -> None:
     disk = SimDisk()

@@ -12,7 +12,7 @@ from penstock.model.errors import (
     Refusal,
     UnsupportedCompressionType,
 )
-from penstock.storage.validate import explain
+from penstock.storage.validate import explain, rules_of
 from penstock.wire.batch import (
     ATTRIBUTES_AT,
     BASE_SEQUENCE_AT,
@@ -26,7 +26,7 @@ from penstock.wire.batch import (
 from penstock.wire.compression import Codec
 from penstock.wire.records import Record, decode_batch, encode_batch
 from penstock_sim.disk import SimDisk
-from tests.unit.storage.support import NOW_MS, append, batch, idempotent, open_log
+from tests.unit.storage.support import NOW_MS, append, batch, idempotent, open_log, small_settings
 
 
 def changed(sealed: bytes, position: int, layout: str, value: int, *, reseal: bool = True) -> bytes:
@@ -205,3 +205,10 @@ def test_only_the_first_errors_of_a_batch_are_named() -> None:
     with pytest.raises(InvalidRecord, match="1200 record errors") as refusal:
         append(log, batch(1200, key=None))
     assert len(refusal.value.record_errors) == 1000
+
+
+def test_logs_with_the_same_settings_share_their_rules() -> None:
+    settings = small_settings()
+    assert rules_of(settings) is (rules := rules_of(settings))
+    other = small_settings(message_timestamp_type="LogAppendTime")
+    assert (rules.broker_time, rules_of(other).broker_time) == (False, True)

@@ -40,8 +40,13 @@ some_records = st.lists(
 )
 
 
-@given(st.lists(st.tuples(st.binary(max_size=9000), maybe_bytes), min_size=1, max_size=200), st.integers(0, 2**50))
-def test_a_plain_batch_has_the_bytes_of_encode_batch(pairs: list[tuple[bytes, bytes | None]], timestamp: int) -> None:
+@given(
+    st.lists(st.tuples(st.none() | st.binary(max_size=9000), maybe_bytes), min_size=1, max_size=200),
+    st.integers(0, 2**50),
+)
+def test_a_plain_batch_has_the_bytes_of_encode_batch(
+    pairs: list[tuple[bytes | None, bytes | None]], timestamp: int
+) -> None:
     records = [Record(timestamp=timestamp, key=key, value=value) for key, value in pairs]
     assert encode_plain_batch(pairs, timestamp=timestamp) == encode_batch(records)
 

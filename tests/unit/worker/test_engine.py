@@ -1,7 +1,7 @@
 """Tests of the engine with real threads and a controlled clock. Threads are synchronized by events, never sleeps."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -289,3 +289,28 @@ def test_records_before_a_finished_one_are_finished_at_a_stop(make: Make) -> Non
     assert engine.settle(None, timeout_s=WAIT_S, finish_all=False, hurry=let_go)
     assert engine.positions() == {("t", 0): 3}
     assert engine.counts.dropped == 1
+
+
+def test_a_coroutine_that_exits_stops_the_worker_as_a_function_does(make: Make) -> None:
+    async def handle(record: Record) -> None:
+        raise SystemExit(3)
+
+    engine = make(handle)
+    engine.submit(record(0))
+    assert engine.wait_for_room(0, timeout_s=WAIT_S)
+    assert isinstance(engine.failure, SystemExit)
+    assert engine.positions() == {}
+
+
+def test_an_awaitable_that_is_no_coroutine_is_awaited(make: Make) -> None:
+    awaited = threading.Event()
+
+    class Work:
+        def __await__(self) -> Generator[None, None, None]:
+            awaited.set()
+            yield
+
+    engine = make(lambda record: Work())
+    engine.submit(record(0))
+    assert engine.wait_for_room(0, timeout_s=WAIT_S)
+    assert awaited.is_set()

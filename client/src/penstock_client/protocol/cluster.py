@@ -12,7 +12,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from penstock_client.errors import UNKNOWN_TOPIC, UNKNOWN_TOPIC_ID, BrokerError, NoBroker, PenstockClientError
+from penstock_client.errors import (
+    PASSING,
+    UNKNOWN_TOPIC,
+    UNKNOWN_TOPIC_ID,
+    BrokerError,
+    NoBroker,
+    PenstockClientError,
+    partition_error,
+)
 from penstock_client.protocol.connection import Connection, ConnectionLost
 from penstock_client.protocol.wire import Reader, Writer
 
@@ -280,7 +288,7 @@ class Cluster:
                     partition, code, _stamp, offset = reply.int32(), reply.int16(), reply.int64(), reply.int64()
                     reply.int32()
                     if code:
-                        refused = BrokerError(code, f"offsets of {name}-{partition}")
+                        refused = partition_error(code, f"offsets of {name}-{partition}")
                     else:
                         found[name, partition] = offset
         if refused is not None:
@@ -318,7 +326,10 @@ class Cluster:
             self._coordinators[kind, key] = node
 
     def create_topic(self, name: str, *, partitions: int, replicas: int, configs: Mapping[str, str]) -> int:
-        """Create a topic and return the error code; -1 replicas means the cluster's default."""
+        """Create a topic and return the error code; -1 replicas means the cluster's default.
+
+        The code may be TOPIC_ALREADY_EXISTS because an attempt without a response created the topic.
+        """
         body = Writer().int32(1).string(name).int32(partitions).int16(replicas).int32(0)
         body.array(configs.items(), lambda pair: body.string(pair[0]).string(pair[1]))
         body.int32(30_000).boolean(False)
@@ -328,7 +339,10 @@ class Cluster:
             reply.int32()
             reply.count()
             reply.string()
-            return reply.int16()
+            code = reply.int16()
+            if code in PASSING:
+                raise BrokerError(code, f"creating topic {name!r}")
+            return code
 
         return self.retrying(f"creating topic {name!r}", attempt)
 

@@ -7,6 +7,7 @@ stale; coordinators are looked up again when one of them rejects a request.
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -36,3 +37,13 @@ def close_idle_cluster(key: Hashable) -> None:
     cluster = _idle.pop(key, None)
     if cluster is not None:
         cluster.close()
+
+
+def close_idle_clusters() -> None:
+    """Close all idle clusters; runs when the process ends, so that brokers see their connections closed in order."""
+    while _idle:
+        _, cluster = _idle.popitem()
+        cluster.close()
+
+
+atexit.register(close_idle_clusters)

@@ -184,6 +184,9 @@ def _tls(plain: socket.socket, host: str, settings: Mapping[str, str]) -> ssl.SS
         context.load_cert_chain(keystore, settings.get("ssl.key.location"), settings.get("ssl.key.password"))
     try:
         return context.wrap_socket(plain, server_hostname=host)
+    except (ssl.SSLEOFError, ConnectionError, TimeoutError) as error:
+        # A broker that restarts does this too.
+        raise ConnectionLost(f"{host} ended the TLS handshake: {error}. Does this port use TLS?") from error
     except (ssl.SSLError, OSError) as error:
         raise PenstockClientError(
             f"TLS with {host} failed: {error}. Check kafka.ssl.truststore.location (PEM) and the certificate's name."

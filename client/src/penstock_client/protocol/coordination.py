@@ -14,7 +14,9 @@ from penstock_client.errors import (
     INVALID_PRODUCER_EPOCH,
     INVALID_TXN_STATE,
     PRODUCER_FENCED,
+    BrokerBehind,
     BrokerError,
+    partition_error,
 )
 from penstock_client.protocol.cluster import GROUP, TRANSACTION, Cluster, TopicPartition
 from penstock_client.protocol.connection import Connection, ConnectionLost
@@ -62,7 +64,9 @@ def _offsets_body(group: str, offsets: Mapping[TopicPartition, int]) -> Writer:
     return body.array(by_topic.items(), topic)
 
 
-def _check_partitions(reply: Reader, about: Callable[[str], str]) -> None:
+def _check_partitions(
+    reply: Reader, about: Callable[[str], str], error: Callable[[int, str], BrokerError] = BrokerError
+) -> None:
     """Raise for the first partition with an error; `about` describes the request for the message."""
     reply.int32()
     for _ in range(reply.count()):
@@ -70,7 +74,7 @@ def _check_partitions(reply: Reader, about: Callable[[str], str]) -> None:
         for _ in range(reply.count()):
             partition, code = reply.int32(), reply.int16()
             if code:
-                raise BrokerError(code, about(f"{name}-{partition}"))
+                raise error(code, about(f"{name}-{partition}"))
 
 
 def _check_commit(reply: Reader, group: str) -> None:
@@ -167,7 +171,14 @@ def add_partitions(cluster: Cluster, transaction: Transaction, partitions: Seque
 
     def attempt() -> None:
         reply = cluster.coordinator(TRANSACTION, transaction.transactional_id).call(ADD_PARTITIONS, 2, body)
-        _check_partitions(reply, lambda partition: f"adding {partition} to {transaction.transactional_id!r}")
+        what = f"to {transaction.transactional_id!r}"
+        try:
+            _check_partitions(reply, lambda partition: f"adding {partition} {what}", partition_error)
+        except BrokerBehind:
+            cluster.refresh(by_topic)
+            for name in by_topic:
+                cluster.topic(name)  # raises if it was deleted
+            raise
 
     cluster.retrying(f"adding partitions to {transaction.transactional_id!r}", attempt)
 

@@ -13,7 +13,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from penstock_client.errors import DUPLICATE_SEQUENCE, MESSAGE_TOO_LARGE, OUT_OF_ORDER_SEQUENCE, BrokerError, NoBroker
+from penstock_client.errors import (
+    DUPLICATE_SEQUENCE,
+    MESSAGE_TOO_LARGE,
+    OUT_OF_ORDER_SEQUENCE,
+    BrokerError,
+    NoBroker,
+    partition_error,
+)
 from penstock_client.protocol.cluster import Cluster, TopicPartition
 from penstock_client.protocol.connection import ConnectionLost
 from penstock_client.protocol.coordination import Transaction, add_partitions
@@ -130,7 +137,7 @@ class Producer:
                         detail = (
                             "make rows smaller, lower the option batchBytes, or raise the topic's max.message.bytes"
                         )
-                    trouble = BrokerError(code, f"writing to {name}-{partition}", detail)
+                    trouble = partition_error(code, f"writing to {name}-{partition}", detail)
         return trouble
 
     def _recover(self, error: ConnectionLost | BrokerError) -> None:

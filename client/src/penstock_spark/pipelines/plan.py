@@ -17,6 +17,7 @@ from pyspark.errors import AnalysisException
 
 from penstock_client.errors import PenstockClientError, nearest
 from penstock_spark.pipelines.graph import FlowDefinition, Graph, OutputDefinition
+from penstock_spark.pipelines.progress import ATTEMPTS, is_transient
 from penstock_spark.pipelines.sources import Completion, completed
 from penstock_spark.pipelines.spec import Spec
 from penstock_spark.pipelines.store import Store
@@ -119,6 +120,7 @@ class Plan:
 
     def _frame(self, flow: FlowDefinition) -> DataFrame:
         """Analyze the query, defining the outputs that it refers to first."""
+        attempts = 1
         while True:
             try:
                 frame = flow.query()
@@ -127,7 +129,12 @@ class Plan:
                 # Spark Connect analyzes a query only when it is used.
                 _ = frame.schema
                 return frame
-            except AnalysisException as error:
+            except Exception as error:
+                if is_transient(str(error)) and attempts < ATTEMPTS:
+                    attempts += 1
+                    continue
+                if not isinstance(error, AnalysisException):
+                    raise
                 missing = _missing(error)
                 if missing is None or missing not in self._graph.outputs or missing in self._done:
                     raise self._refused(flow, error, missing) from error

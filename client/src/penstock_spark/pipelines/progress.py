@@ -16,6 +16,18 @@ from penstock_client.offsets import IDS
 _PYTHON_ERROR: Final = re.compile(
     r"^(?:[\w.]*\.)?(\w*(?:Error|Exception|DataLoss|NoBroker|Corrupt)): (.+)$", re.MULTILINE
 )
+# On a busy machine a Python worker does not start within the timeout of Spark, and queries that start at the same time
+# change a collection of the session while another one serializes it ("Illegal size 5 of collection"). Spark reports the
+# latter in three ways: when it checks a closure, when it serializes a stage, and when it serializes a task.
+_TRANSIENT: Final = (
+    "Python worker failed to connect back",
+    "CANNOT_OPEN_SOCKET",
+    "Task not serializable",
+    "Task serialization failed",
+    "Exception during serialization",
+)
+# How often a flow is planned or started if the error is transient.
+ATTEMPTS: Final = 4
 _OURS: Final = re.compile(r"penstock_client\.errors\.\w+: (.+)")
 
 
@@ -88,6 +100,11 @@ def _offsets(value: Any) -> dict[tuple[str, str], int]:
         for partition, offset in by.items()
         if isinstance(offset, int)
     }
+
+
+def is_transient(text: str) -> bool:
+    """Return whether Spark's error may be absent in another attempt."""
+    return any(one in text for one in _TRANSIENT)
 
 
 def reason(text: str) -> str:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from penstock_spark.pipelines.runner import Report, Runner
 
 REACH_S = 5.0
+# A busy broker responds late.
+RESPONSE_S_MAX = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +40,8 @@ class Wish:
 
 
 def reach(spec: Spec) -> None:
-    """Fail within seconds, before Spark starts, if no broker responds."""
-    with spec.cluster(deadline_s=REACH_S, request_timeout_s=REACH_S) as cluster:
+    """Fail within seconds, before Spark starts, if no broker accepts a connection or responds to a request."""
+    with spec.cluster(deadline_s=REACH_S, request_timeout_s=RESPONSE_S_MAX) as cluster:
         cluster.refresh([])
 
 

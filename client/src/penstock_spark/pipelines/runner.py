@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock_client.errors import PenstockClientError
 from penstock_spark.pipelines.plan import LAKE_FORMATS, Plan, PlannedFlow
-from penstock_spark.pipelines.progress import FlowProgress, reason
+from penstock_spark.pipelines.progress import ATTEMPTS, FlowProgress, is_transient, reason
 from penstock_spark.pipelines.sources import FORMAT, client_options, sink_for_jvm
 from penstock_spark.pipelines.spec import Spec
 from penstock_spark.pipelines.store import Store
@@ -26,10 +26,6 @@ LOOK_EVERY_S: Final = 0.5
 STATE_EVERY_S: Final = 2.0
 DRAIN_S: Final = 60.0
 QUERIES_AT_ONCE: Final = 4
-# Worth a retry: on a busy machine a Python worker does not start within Spark's timeout, and queries that start at the
-# same time change a collection of the session while another one serializes it ("Illegal size 5 of collection").
-PASSING: Final = ("Python worker failed to connect back", "CANNOT_OPEN_SOCKET", "Task not serializable")
-ATTEMPTS: Final = 4
 OUTPUT_MODE: Final = "penstock.outputMode"
 TRIGGER: Final = "penstock.trigger"
 
@@ -97,9 +93,18 @@ class Runner:
                 self._compute(flow)
                 progress.state = "running" if self._continuous else "finished"
             else:
-                self._queries[flow.name] = self._write(flow)
+                self._queries[flow.name] = self._begin(flow)
         except Exception as error:
             raise self._failed(flow.name, str(error)) from error
+
+    def _begin(self, flow: PlannedFlow) -> StreamingQuery:
+        """Start the query of a flow from its checkpoint, again if a transient error prevents it."""
+        while True:
+            try:
+                return self._write(flow)
+            except Exception as error:
+                if not self._may_retry(flow.name, str(error)):
+                    raise
 
     def _write(self, flow: PlannedFlow) -> StreamingQuery:
         settings = dict(flow.definition.settings)
@@ -167,7 +172,8 @@ class Runner:
             if active:
                 continue
             error = query.exception()
-            if error is not None and self._restart(name, str(error)):
+            if error is not None and self._may_retry(name, str(error)):
+                self._start(self._flow(name))
                 continue
             if error is not None:
                 raise self._failed(name, str(error))
@@ -180,13 +186,10 @@ class Runner:
         if time.monotonic() - self._state_at >= STATE_EVERY_S:
             self._save("running")
 
-    def _restart(self, name: str, text: str) -> bool:
-        """Restart a flow from its checkpoint if the error that ended it is transient."""
+    def _may_retry(self, name: str, text: str) -> bool:
+        """Return whether the error is transient and the flow has an attempt left."""
         self._attempts[name] = self._attempts.get(name, 0) + 1
-        if not any(one in text for one in PASSING) or self._attempts[name] >= ATTEMPTS or self._stopping:
-            return False
-        self._queries[name] = self._write(self._flow(name))
-        return True
+        return is_transient(text) and self._attempts[name] < ATTEMPTS and not self._stopping
 
     def _flow(self, name: str) -> PlannedFlow:
         return next(flow for flow in self._plan.flows if flow.name == name)

@@ -13,7 +13,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from penstock_client.errors import OFFSET_OUT_OF_RANGE, TOPIC_EXISTS, UNKNOWN_TOPIC, BrokerError, PenstockClientError
+from penstock_client.errors import (
+    OFFSET_OUT_OF_RANGE,
+    TOPIC_EXISTS,
+    UNKNOWN_TOPIC,
+    BrokerError,
+    PenstockClientError,
+    partition_error,
+)
 from penstock_client.protocol.cluster import EARLIEST, LATEST, Cluster
 from penstock_client.protocol.connection import ConnectionLost
 from penstock_client.protocol.coordination import Transaction, commit_offsets, fetch_offsets
@@ -201,7 +208,7 @@ class DecisionLog:
             code = reply.int16()
         if code:
             self._cluster.refresh([self._topic])
-            raise BrokerError(code, f"reading the decision log {self._topic!r}")
+            raise partition_error(code, f"reading the decision log {self._topic!r}")
         for _ in range(3):
             reply.int64()
         for _ in range(reply.count()):
@@ -229,7 +236,7 @@ class DecisionLog:
             code, offset = reply.int16(), reply.int64()
             if code:
                 self._cluster.refresh([self._topic])
-                raise BrokerError(code, f"writing to the decision log {self._topic!r}")
+                raise partition_error(code, f"writing to the decision log {self._topic!r}")
             return offset
 
         # A record sent twice after an error is in the log twice, and the first one counts.

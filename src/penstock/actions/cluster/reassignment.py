@@ -1,13 +1,17 @@
 """Moving replicas and leaders: plans, their execution and their progress."""
 
+import time
 from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from penstock.actions.cluster import requests
 from penstock.actions.cluster_client import ClusterClient, open_cluster
 from penstock.actions.connection import Connection
 from penstock.actions.errors import ActionError, unknown_node, unknown_partition, unknown_topic
 from penstock.controller.replica_plan import Location, ReplicaMove, TooFewNodes, drain, rotated, shared_hosts, spread
+
+STOP_SEEN_S_MAX: Final = 2.0
+STOP_SEEN_RETRY_S: Final = 0.1
 
 
 class Progress(NamedTuple):
@@ -115,14 +119,24 @@ def unregister_node(connection: Connection, node: int) -> None:
 def check_removable(connection: Connection, node: int) -> None:
     """Raise ActionError unless a node is stopped and holds no replica."""
     with open_cluster(connection) as cluster:
-        brokers = {each.node_id: each for each in requests.describe_brokers(cluster)}
-        if node not in brokers:
-            raise unknown_node(node)
+        is_running = _is_running(cluster, node)
         held = sum(node in each.replicas for each in requests.list_partitions(cluster))
         if held:
             raise ActionError(f"Cannot remove node {node}: it holds {held} replicas. Drain it first.")
-        if not brokers[node].is_fenced:
-            raise ActionError(f"Cannot remove node {node}: it is running. Stop it first.")
+        deadline = time.monotonic() + STOP_SEEN_S_MAX
+        while is_running:
+            if time.monotonic() > deadline:
+                raise ActionError(f"Cannot remove node {node}: it is running. Stop it first.")
+            # The broker that answers may learn a moment later that a node has just stopped.
+            time.sleep(STOP_SEEN_RETRY_S)
+            is_running = _is_running(cluster, node)
+
+
+def _is_running(cluster: ClusterClient, node: int) -> bool:
+    for broker in requests.describe_brokers(cluster):
+        if broker.node_id == node:
+            return not broker.is_fenced
+    raise unknown_node(node)
 
 
 def _bytes_copied(cluster: ClusterClient, moves: Sequence[ReplicaMove]) -> tuple[int, int]:

@@ -16,6 +16,7 @@ from penstock.ports.instruments import HttpAnswer
 ANSWER_S_MAX: Final = 5.0
 NOT_FOUND: Final = "not found: use /metrics, /health or /ready\n"
 _TEXT: Final = "text/plain; charset=utf-8"
+_HEAD: Final = re.compile(r"# (?:HELP|TYPE) (\S+)")
 _SAMPLE: Final = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})?( .+)")
 
 
@@ -44,13 +45,11 @@ def merge_metrics(pages: Mapping[int, str | None]) -> str:
     for core, page in pages.items():
         family = ""
         for line in (page or "").splitlines():
-            if line.startswith("#"):
-                words = line.split(" ", 3)
-                if len(words) > 2 and words[1] in ("HELP", "TYPE"):
-                    family = words[2]
-                    head = heads.setdefault(family, [])
-                    if line not in head:
-                        head.append(line)
+            if (described := _HEAD.match(line)) is not None:
+                family = described[1]
+                head = heads.setdefault(family, [])
+                if line not in head:
+                    head.append(line)
             elif (found := _SAMPLE.fullmatch(line)) is not None:
                 labels = f'core="{core}",{found[2]}' if found[2] else f'core="{core}"'
                 samples.setdefault(family or found[1], []).append(f"{found[1]}{{{labels}}}{found[3]}")

@@ -65,12 +65,21 @@ def join(group: ClassicGroup | None, command: JoinGroup, turn: Turn) -> ClassicG
 
 
 def _request_error(group: ClassicGroup | None, command: JoinGroup, turn: Turn) -> int:
-    settings = turn.settings
     if not command.group_id:
         return InvalidGroupId.code
-    if not settings.session_timeout_ms_min <= command.session_timeout_ms <= settings.session_timeout_ms_max:
+    if not _is_session_allowed(command, turn):
         return InvalidSessionTimeout.code
     return UnknownMemberId.code if group is None and command.member_id else NO_ERROR
+
+
+def _is_session_allowed(command: JoinGroup, turn: Turn) -> bool:
+    return turn.settings.session_timeout_ms_min <= command.session_timeout_ms <= turn.settings.session_timeout_ms_max
+
+
+def refuse_join(command: JoinGroup, turn: Turn) -> None:
+    """Answer a JoinGroup to a group whose members do not use the classic protocol."""
+    error = InconsistentGroupProtocol if _is_session_allowed(command, turn) else InvalidSessionTimeout
+    turn.answer(JoinReply(error=error.code, member_id=NO_MEMBER_ID))
 
 
 def _membership_error(group: ClassicGroup, command: JoinGroup) -> int:

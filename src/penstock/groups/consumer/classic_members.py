@@ -199,8 +199,13 @@ def heartbeat(update: Update, command: Heartbeat) -> int:
     _check_generation(member, command.generation)
     group = update.group
     update.turn.set_timer(session_timer(group.id, member.id), metadata.session_timeout_ms)
+    epoch = group.epoch
+    if update.topics_changed:
+        epoch = update.update_epoch(member, member, must_bump=False)
+    # There may be no member of the consumer protocol any more, whose heartbeats compute the target.
+    target = update.update_target(epoch, member, member)
     is_free_to_go_on = member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_others(member)
-    if member.epoch < group.assignment_epoch or member.state is MemberState.UNREVOKED_PARTITIONS or is_free_to_go_on:
+    if member.epoch < target.epoch or member.state is MemberState.UNREVOKED_PARTITIONS or is_free_to_go_on:
         _watch_rejoin(update, member)
         return RebalanceInProgress.code
     return NO_ERROR

@@ -54,7 +54,9 @@ def upgrade(
     The rights of the classic members are not known. Until they rejoin, they subscribe only to topics that the joining
     member may describe.
     """
-    if classic.is_empty:
+    if classic.state is State.EMPTY:
+        # Clients that have received a member id and not used it yet join the new group with it.
+        _answer_waiting(classic, turn)
         turn.decision.records += classic.tombstones()
         return ConsumerGroup(classic.id)
     _check_upgrade(classic, settings)

@@ -104,7 +104,7 @@ class DescribedShareGroup:
 
 @dataclass(frozen=True, slots=True)
 class ShareStateInitialized:
-    """The state of partitions is initialized."""
+    """The state of partitions is initialized, as an `InitializeShareState` has requested."""
 
     group_id: str
     partitions: Assignment
@@ -115,6 +115,14 @@ class AlterShareOffsets:
     """Prepare new start offsets for an empty group, which is created if necessary; answered with ShareStateReply."""
 
     group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShareOffsetsAltered:
+    """Partitions have new start offsets, and state if they had none."""
+
+    group_id: str
+    partitions: Assignment
 
 
 @dataclass(frozen=True, slots=True)

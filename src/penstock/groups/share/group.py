@@ -78,6 +78,10 @@ class StatePartitions:
     initialized: Assignment = field(default_factory=lambda: NOTHING)
     deleting: frozenset[UUID] = frozenset()
 
+    @property
+    def topic_ids(self) -> frozenset[UUID]:
+        return self.deleting.union(self.initialized, self.initializing)
+
     def record(self, group_id: str, names: Mapping[UUID, str]) -> GroupRecord:
         return GroupRecord(
             ShareGroupStatePartitionMetadataKey(group_id),
@@ -287,7 +291,7 @@ class ShareGroup:
     @property
     def has_state(self) -> bool:
         """Return whether the share coordinator may have state of the group."""
-        return bool(self.state.initialized or self.state.initializing or self.state.deleting)
+        return bool(self.state.topic_ids)
 
     def member(self, member_id: str) -> ShareMember:
         """Return the member; raise UnknownMemberId if there is none."""
@@ -299,6 +303,11 @@ class ShareGroup:
 
 def united(one: Assignment, other: Assignment) -> Assignment:
     return {topic: one.get(topic, frozenset()) | other.get(topic, frozenset()) for topic in one.keys() | other.keys()}
+
+
+def common(one: Assignment, other: Assignment) -> Assignment:
+    shared = {topic: indexes & other.get(topic, frozenset()) for topic, indexes in one.items()}
+    return {topic: indexes for topic, indexes in shared.items() if indexes}
 
 
 def without(one: Assignment, other: Assignment) -> Assignment:

@@ -4,7 +4,7 @@ Shares the shard's map with the other types of groups. Decides without changing 
 A Refusal becomes a reply here, and discards what the turn had decided before. Goes to heartbeat.py.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from uuid import UUID
 
 from penstock.coordinator.decision import ShardDecision
@@ -29,13 +29,14 @@ from penstock.groups.share.commands import (
     ShareGroupHeartbeat,
     ShareGroupHeartbeatReply,
     ShareGroupSettings,
+    ShareOffsetsAltered,
     ShareOffsetsDeleted,
     ShareStateInitialized,
     ShareStateReply,
     initialize_timer,
     session_timer,
 )
-from penstock.groups.share.group import ShareGroup, ShareMember, StatePartitions
+from penstock.groups.share.group import ShareGroup, ShareMember, StatePartitions, common
 from penstock.groups.share.heartbeat import ShareUpdate
 from penstock.groups.share.records import ShareGroupMetadataKey
 from penstock.groups.turn import TimerKey, Turn
@@ -131,6 +132,14 @@ class ShareGroups:
     # -- state -------------------------------------------------------------------------------
 
     def initialized(self, command: ShareStateInitialized, turn: Turn) -> None:
+        """Record an initialization, unless its topic or state was deleted while it was being carried out."""
+        group = self.find(command.group_id)
+        if group is not None:
+            requested = common(command.partitions, group.state.initializing)
+            self._write_state(group, group.state.completed(requested), turn)
+        turn.answer(ShareStateReply())
+
+    def offsets_altered(self, command: ShareOffsetsAltered, turn: Turn) -> None:
         group = self.find(command.group_id)
         if group is not None:
             self._write_state(group, group.state.completed(command.partitions), turn)
@@ -157,20 +166,22 @@ class ShareGroups:
             turn.answer(ShareStateReply(error=refusal.code, error_message=refusal.message))
             return
         state = group.state
-        known = state.initialized.keys() | state.initializing.keys() | state.deleting
-        topic_ids = known if command.topic_ids is None else known & command.topic_ids
+        topic_ids = state.topic_ids if command.topic_ids is None else state.topic_ids & command.topic_ids
         deleted = {
             topic_id: frozenset(range(topic.partition_count))
             for topic_id in topic_ids
             if (topic := self.topics.by_id.get(topic_id)) is not None
         }
-        self._write_state(group, state.deletes(topic_ids), turn)
+        # The share coordinator deletes the state of deleted topics itself.
+        self._write_state(group, state.deletes(topic_ids).forgot(topic_ids - deleted.keys()), turn)
         turn.answer(ShareStateReply(partitions=deleted))
 
     def offsets_deleted(self, command: ShareOffsetsDeleted, turn: Turn) -> None:
         group = self.find(command.group_id)
         if group is not None:
-            self._write_state(group, group.state.forgot(command.topic_ids & group.state.deleting), turn)
+            # Including state that a new member has caused to be initialized meanwhile: it may be deleted, too. The next
+            # heartbeat requests it again.
+            self._write_state(group, group.state.forgot(command.topic_ids), turn)
         turn.answer(ShareStateReply())
 
     def read_partitions(self, command: ReadSharePartitions, turn: Turn) -> None:
@@ -180,6 +191,12 @@ class ShareGroups:
             turn.answer(ShareStateReply(error=refusal.code, error_message=refusal.message))
             return
         turn.answer(ShareStateReply(state_epoch=group.epoch, partitions=group.state.initialized))
+
+    def topics_with_state(self) -> Iterator[UUID]:
+        """Yield the topics of every group's state; a topic may occur several times."""
+        for group in self._groups.values():
+            if isinstance(group, ShareGroup):
+                yield from group.state.topic_ids
 
     def forget_topics(self, topic_ids: Iterable[UUID], turn: Turn) -> None:
         """Remove deleted topics. The share coordinator deletes their state itself."""

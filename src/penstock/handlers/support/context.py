@@ -157,5 +157,8 @@ def cluster_operations(request: Request) -> "i32":
 ColdHandler = Callable[[Context, Request], Awaitable[Any]]
 """Returns an entity of the API's latest version, which the codec encodes in the request's version, or `Encoded`."""
 
-HotHandler = Callable[["memoryview", "Header", str, "Connection | None"], "Parts | Parked"]
-"""Answers a frame directly; the other arguments are the name of the listener and the connection."""
+HotHandler = Callable[["memoryview", "Header", str, "Connection | None"], "Parts | Parked | None"]
+"""Answers a frame directly, or returns None to leave it to the cold handler of the API.
+
+The other arguments are the name of the listener and the connection.
+"""

@@ -7,7 +7,7 @@ replication/partition.py. Refuses: per partition, stale and unknown epochs, node
 """
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from penstock.handlers.support.partition_errors import not_hosted
 from penstock.handlers.support.reply import Parked, Parts
@@ -28,6 +28,13 @@ if TYPE_CHECKING:
     from penstock.handlers.fetch import FetchHandler
 
 log = logging.getLogger(__name__)
+
+ANSWERED_MAX: Final = 500
+"""Partitions of one response: each takes about 8 microseconds here, and on the follower. The next one has the rest."""
+UNFIT_MAX: Final = 200
+"""Partitions whose records no longer fit into a response: after so many, no more are tried."""
+MARKS_MIN: Final = 100
+"""Room for high watermarks in each response, so that busy partitions do not hold back those of others."""
 
 
 def handle(handler: "FetchHandler", request: FetchRequest, header: Header) -> Parts | Parked:
@@ -105,11 +112,17 @@ class ReplicaFetch(Parked):
         room = request.max_bytes
         size = 0
         quiet: list[SessionEntry] = []
+        unfit = 0
         for entry in session.ready:
+            if len(answers) + len(quiet) >= ANSWERED_MAX or unfit >= UNFIT_MAX:
+                urgent = True  # The next fetch gets what is left.
+                break
             answer = self._read(entry, room, at_least_one=size == 0)
             if answer is None:
                 if entry.partition is None or entry.requested.offset >= entry.partition.log.offsets.end:
                     quiet.append(entry)
+                elif size:
+                    unfit += 1
                 continue
             answers.append(answer)
             answered.append(entry)
@@ -139,10 +152,17 @@ class ReplicaFetch(Parked):
 
     def _add_marks(self, answers: list[PartitionAnswer], answered: list[SessionEntry]) -> None:
         """Add high watermarks that are worth sending only because there is a response anyway."""
-        moved, self._session.moved = self._session.moved, {}
+        session = self._session
+        moved, session.moved = session.moved, {}
+        has_answer = set(answered)
+        room = max(ANSWERED_MAX - len(answers), MARKS_MIN)
         for entry in moved:
+            if not room:
+                session.moved[entry] = None
+                session.urgent = True  # The next fetch gets what is left.
+                continue
             partition = entry.partition
-            if partition is None or partition.leadership is None or entry in answered:
+            if partition is None or partition.leadership is None or entry in has_answer:
                 continue
             start, mark = partition.log.offsets.start, partition.marks.high_watermark
             if mark != entry.sent_mark or start != entry.sent_start:
@@ -151,6 +171,7 @@ class ReplicaFetch(Parked):
                     PartitionAnswer(requested.topic, requested.index, 0, mark, partition.last_stable_offset, start)
                 )
                 answered.append(entry)
+                room -= 1
 
     def _find(self, entry: SessionEntry) -> Partition | None:
         replicas = self._handler.replicas

@@ -2,11 +2,11 @@
 
 A hot handler returns the reply's parts, `NO_REPLY` for a request without a response, or
 a `Parked` that holds the reply's place in the connection's order until it is ready. A cold
-handler that encodes its reply itself returns it as `Encoded`.
+handler that encodes its reply itself returns it as `Encoded`, or as a `Parked` if it waits for a callback only: a task
+that waits would cost more than the rest.
 """
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar
 
 from penstock.ports.network import Part
 
@@ -26,7 +26,7 @@ class Encoded:
 class Parked:
     """A reply that is not ready. The session sets `on_ready`; the handler calls `ready` once."""
 
-    holds_next: ClassVar[bool] = True
+    holds_next: bool = True
     """The session handles no further request of the connection until this one is answered, as clients expect."""
 
     __slots__ = ("failed", "is_abandoned", "on_answered", "on_ready", "parts")
@@ -38,6 +38,11 @@ class Parked:
         self.on_ready: Callable[[], None] | None = None
         self.on_answered: Callable[[], None] | None = None
         """Set by the dispatcher, which measures how long the response takes."""
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether it is answered, or its connection closed."""
+        return self.parts is not None or self.is_abandoned
 
     def ready(self, parts: Parts) -> None:
         self.parts = parts
@@ -54,6 +59,38 @@ class Parked:
         """Discard the reply: the connection is closed."""
         self.on_ready = None
         self.is_abandoned = True
+
+
+class ColdReply(Parked):
+    """The reply of a cold handler, which may itself return one that is parked."""
+
+    __slots__ = ("_awaited",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._awaited: Parked | None = None
+
+    def follow(self, reply: Parked) -> None:
+        """Send a parked reply when it is ready, or discard it if the connection is closed first."""
+        if self.is_abandoned:
+            reply.abandon()
+        elif reply.parts is not None:
+            self._pass_on(reply)
+        else:
+            self._awaited = reply
+            reply.on_ready = lambda: self._pass_on(reply)
+
+    def _pass_on(self, reply: Parked) -> None:
+        # The replies refer to each other: without this, both would wait for a garbage collection.
+        self._awaited = reply.on_ready = None
+        self.failed = reply.failed
+        self.ready(reply.parts or ())
+
+    def abandon(self) -> None:
+        super().abandon()
+        awaited, self._awaited = self._awaited, None
+        if awaited is not None:
+            awaited.abandon()
 
 
 class ParkedWrite(Parked):

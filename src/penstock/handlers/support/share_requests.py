@@ -1,17 +1,18 @@
 """Checks and conversions that the handlers of share groups have in common.
 
-Refuses: UnsupportedVersion, InvalidRequest.
+Refuses: UnsupportedVersion, InvalidRequest, MalformedRequest.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
-from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.context import Context
 from penstock.handlers.support.entities import present
 from penstock.handlers.support.partition_errors import not_hosted
-from penstock.model.acl import Operation
+from penstock.model.acl import Operation, ResourceType
 from penstock.model.errors import (
     GroupAuthorizationFailed,
     InvalidRequest,
@@ -21,15 +22,24 @@ from penstock.model.errors import (
     UnknownTopicOrPartition,
     UnsupportedVersion,
 )
+from penstock.model.ids import TopicIdPartition
+from penstock.security.rights import Rights
 from penstock.shares.commands import StateReply
 from penstock.shares.configured import SHARE_VERSION
+from penstock.shares.sessions import PARTITION_COUNT_MAX
 from penstock.shares.states import AcknowledgementBatch, AcknowledgeType, SharePartitionKey
+from penstock.wire.frame import Header, MalformedRequest
+from penstock.wire.hot.share_fetch import AcknowledgedBatch
 
 MEMBER_ID_LENGTH_MAX: Final = 36
+BATCH_COUNT_MAX: Final = 50_000
+TYPE_COUNT_MAX: Final = 1_000_000
+"""Acknowledgements are checked in one step, and a frame has room for millions; clients hold thousands of records."""
 RENEW_FROM: Final = 2
 """The first version of ShareFetch and ShareAcknowledge with RENEW (KIP-1222)."""
 
-PartitionId = tuple[UUID, int]
+_RENEW = AcknowledgeType.RENEW
+_ACCEPTED: Final = (AcknowledgeType.ACCEPT.value,)
 TopicResult = TypeVar("TopicResult")
 
 
@@ -72,95 +82,132 @@ def check_member(group_id: str | None, member_id: str | None) -> tuple[str, str]
     return group_id, member_id
 
 
-def acknowledgements(topics: Iterable[Any]) -> dict[PartitionId, Sequence[Any]]:
+def check_length(topics: Iterable[Any], forgotten: Iterable[Any] = ()) -> None:
+    """Raise MalformedRequest for a request that takes long to handle and that no real client sends."""
+    partition_count = sum(1 + len(topic.partitions) for topic in forgotten)
+    batch_count = type_count = 0
+    for topic in topics:
+        partition_count += 1 + len(topic.partitions)
+        if partition_count > PARTITION_COUNT_MAX:
+            break
+        for partition in topic.partitions:
+            batch_count += len(partition.acknowledgement_batches)
+            if batch_count > BATCH_COUNT_MAX:
+                break
+            type_count += sum(len(batch.acknowledge_types) for batch in partition.acknowledgement_batches)
+    if partition_count > PARTITION_COUNT_MAX or batch_count > BATCH_COUNT_MAX or type_count > TYPE_COUNT_MAX:
+        raise MalformedRequest("the request names too many share partitions, or acknowledges too many records")
+
+
+def acknowledgements(topics: Iterable[Any]) -> dict[TopicIdPartition, tuple[AcknowledgedBatch, ...]]:
     """Return the acknowledgement batches of a request by partition."""
     return {
-        (present(topic.topic_id), partition.partition_index): partition.acknowledgement_batches
+        TopicIdPartition(present(topic.topic_id).bytes, partition.partition_index): tuple(
+            (batch.first_offset, batch.last_offset, tuple(batch.acknowledge_types))
+            for batch in partition.acknowledgement_batches
+        )
         for topic in topics
         for partition in topic.partitions
         if partition.acknowledgement_batches
     }
 
 
-def read_batches(batches: Sequence[Any], *, version: int, is_renewal: bool) -> list[AcknowledgementBatch]:
+def read_batches(batches: Iterable[AcknowledgedBatch], *, version: int, is_renewal: bool) -> list[AcknowledgementBatch]:
     """Return the batches of one partition, checked as in Kafka; raise InvalidRequest."""
-    most = AcknowledgeType.RENEW if version >= RENEW_FROM else AcknowledgeType.REJECT
+    most = _RENEW if version >= RENEW_FROM and is_renewal else _RENEW - 1
     read: list[AcknowledgementBatch] = []
     previous = -1
-    for batch in batches:
-        first, last, types = batch.first_offset, batch.last_offset, batch.acknowledge_types
-        is_valid = (
-            previous <= first <= last
-            and types
-            and (len(types) == 1 or last - first == len(types) - 1)
-            and all(AcknowledgeType.GAP <= kind <= most for kind in types)
-            and (is_renewal or AcknowledgeType.RENEW not in types)
-        )
-        if not is_valid:
+    for first, last, types in batches:
+        if not previous <= first <= last or not (types == _ACCEPTED or _are_valid(types, last - first + 1, most)):
             raise InvalidRequest
         previous = last
-        read.append(AcknowledgementBatch(first, last, tuple(types)))
+        read.append(AcknowledgementBatch(first, last, types))
     return read
 
 
-def check_read(context: Context, request: Request, topic_id: UUID) -> None:
+def _are_valid(types: tuple[int, ...], count: int, most: int) -> bool:
+    return len(types) in (1, count) and min(types) >= 0 and max(types) <= most
+
+
+def check_read(context: Context, header: Header, topic_id: bytes) -> None:
     """Raise TopicAuthorizationFailed if the client may not read a topic; an unknown id is answered as unknown."""
-    if request.rights is not None:
-        topic = context.quorum.image.topics_by_id.get(topic_id)
-        if topic is not None and not request.may_on_topic(Operation.READ, topic.name):
+    rights: Rights | None = header.rights
+    if rights is not None:
+        topic = context.quorum.image.topics_by_id.get(UUID(bytes=topic_id))
+        if topic is not None and not rights.allows(
+            Operation.READ, ResourceType.TOPIC, topic.name, api_key=header.api_key
+        ):
             raise TopicAuthorizationFailed
+
+
+class Outcomes:
+    """The outcomes of the acknowledgements in one request: for each partition its error, or None."""
+
+    __slots__ = ("on_written", "pending", "results")
+
+    def __init__(self) -> None:
+        self.results: dict[TopicIdPartition, Refusal | None] = {}
+        self.pending = 0
+        """The number of writes that have not ended."""
+        self.on_written: Callable[[], None] | None = None
+        """Called when the last one is written."""
+
+    def begin(self) -> None:
+        """Wait for one more write."""
+        self.pending += 1
+
+    def written(self, partition: TopicIdPartition, error: Refusal | None) -> None:
+        self.results[partition] = error
+        self.pending -= 1
+        if not self.pending and self.on_written is not None:
+            # The callback refers to the request, which refers to this: without it, no garbage collection is needed.
+            on_written, self.on_written = self.on_written, None
+            on_written()
+
+    async def wait(self) -> dict[TopicIdPartition, Refusal | None]:
+        """Wait until all are written; return the errors."""
+        if self.pending:
+            all_written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self.on_written = lambda: None if all_written.done() else all_written.set_result(None)
+            await all_written
+        return self.results
 
 
 def acknowledge(
     context: Context,
-    request: Request,
+    header: Header,
     group: str,
     member: str,
-    requested: Mapping[PartitionId, Sequence[Any]],
+    requested: Iterable[tuple[TopicIdPartition, Iterable[AcknowledgedBatch]]],
     *,
     is_renewal: bool,
-) -> "asyncio.Future[dict[PartitionId, Refusal | None]]":
-    """Acknowledge the records of several partitions; the result has the error of each, or None.
+) -> Outcomes:
+    """Acknowledge the records of several partitions.
 
     Everything is decided before this returns, so that a fetch in the same request comes after it.
     """
-    version = request.header.version
-    results: dict[PartitionId, Refusal | None] = {}
-    writes: dict[PartitionId, Awaitable[None]] = {}
-    for partition, batches in requested.items():
-        results[partition] = None
+    outcomes = Outcomes()
+    for partition, batches in requested:
+        error: Refusal | None = None
         try:
-            check_read(context, request, partition[0])
-            read = read_batches(batches, version=version, is_renewal=is_renewal)
-            led = context.shares.leader.find(SharePartitionKey(group, *partition))
+            check_read(context, header, partition.topic_id)
+            read = read_batches(batches, version=header.version, is_renewal=is_renewal)
+            led = context.shares.leader.find(group, partition)
             if led is None:
                 raise why_not_led(context, partition)
-            write = led.acknowledge(member, read)
+            if led.acknowledge(member, read, partial(outcomes.written, partition)):
+                outcomes.begin()
         except Refusal as refusal:
-            results[partition] = refusal
-        else:
-            if write is not None:
-                writes[partition] = write
-    return asyncio.ensure_future(_written(results, writes))
+            error = refusal
+        outcomes.results[partition] = error
+    return outcomes
 
 
-async def _written(
-    results: dict[PartitionId, Refusal | None], writes: Mapping[PartitionId, Awaitable[None]]
-) -> dict[PartitionId, Refusal | None]:
-    errors = await asyncio.gather(*writes.values(), return_exceptions=True)
-    for partition, error in zip(writes, errors, strict=True):
-        if isinstance(error, Refusal):
-            results[partition] = error
-        elif error is not None:
-            raise error
-    return results
-
-
-def why_not_led(context: Context, partition: PartitionId) -> Refusal:
+def why_not_led(context: Context, partition: TopicIdPartition) -> Refusal:
     """Return the error for a partition that is not served here, or has no records in flight."""
     topic_id, index = partition
-    topic = context.replicas.by_id.get(topic_id.bytes)
+    topic = context.replicas.by_id.get(topic_id)
     hosted = None if topic is None else topic.partitions.get(index)
     if hosted is None:
-        return not_hosted(context, topic_id.bytes, index, by_id=True)
+        return not_hosted(context, topic_id, index, by_id=True)
     return UnknownTopicOrPartition() if hosted.is_leader else NotLeaderOrFollower()

@@ -65,12 +65,12 @@ def controller_throttle_ms(header: "Header", frame: bytes) -> int:
     return int.from_bytes(frame[position : position + 4], "big")
 
 
-def charge_fetch(client: "Client", size: int, clock: "Clock") -> float:
+def charge_fetch(client: "Client", size: int, clock: "Clock", *, api_key: int = ApiKey.FETCH) -> float:
     """Charge the bytes to the client's quota; mute the client, and return for how many seconds."""
     assert client.fetch is not None, "only a client with a quota is charged"
     wait = client.fetch.take(size, clock.monotonic())
     if wait:
-        client.mute(ApiKey.FETCH, wait)
+        client.mute(api_key, wait)
     return wait
 
 

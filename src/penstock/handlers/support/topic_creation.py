@@ -6,23 +6,29 @@ the broker's defaults; internal topics get the settings of their coordinators.
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from penstock.client.interfaces import PeerUnavailable
 from penstock.config.settings import topic_settings
-from penstock.controller.topics import CreationRules, NewTopic, decide_create
+from penstock.controller.topics import CreationRules, NewTopic, deciding_create, without_quota
 from penstock.handlers.support.entities import int16, int32, topic_name
+from penstock.handlers.support.forwarding import address_bytes
+from penstock.handlers.support.throttled import Mutations, controller_throttle_ms
 from penstock.model.errors import Refusal
 from penstock.model.ids import TopicName
 from penstock.model.topic import AUDIT, CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
-from penstock.wire.api import ApiKey
+from penstock.wire import codec
+from penstock.wire.api import APIS, ApiKey
+from penstock.wire.frame import parse_header, request_head
 
 if TYPE_CHECKING:
     from kio.schema.create_topics.v7.request import CreateTopicsRequest
 
     from penstock.config.settings import BrokerSettings
-    from penstock.handlers.support.context import Context
+    from penstock.handlers.support.context import Context, Request
     from penstock.metadata.image import TopicImage
+
+_SIZE_PREFIX: Final = 4
 
 
 def creation_rules(context: "Context") -> CreationRules:
@@ -36,16 +42,35 @@ def creation_rules(context: "Context") -> CreationRules:
     )
 
 
-async def create_automatically(context: "Context", names: Sequence[TopicName]) -> None:
-    """Create topics that a Metadata request names; those that cannot be created stay missing."""
+async def create_automatically(
+    context: "Context", names: Sequence[TopicName], request: "Request | None" = None
+) -> None:
+    """Create topics; those that cannot be created stay missing. A request that names them is charged for them."""
     topics = [_as_configured(context.settings, name) for name in names]
-    if context.relay.is_needed:
+    if not context.relay.is_needed:
+        rules = creation_rules(context)
+        charge = without_quota if request is None else Mutations(context, request, strict_from=0).charge
+        await context.controller.run(lambda image: deciding_create(image, topics, rules, charge=charge))
+    elif request is None:
         with suppress(PeerUnavailable):
             await context.relay.ask(ApiKey.CREATE_TOPICS, _request(topics))
     else:
-        rules = creation_rules(context)
-        await context.controller.run(lambda image: decide_create(image, topics, rules))
+        await _forward(context, topics, request)
     await context.replicas.settled()
+
+
+async def _forward(context: "Context", topics: Sequence[NewTopic], request: "Request") -> None:
+    """Have the active controller create topics for the client, which it charges."""
+    version = APIS[ApiKey.CREATE_TOPICS].max_version
+    body = codec.write_request(ApiKey.CREATE_TOPICS, version, _request(topics))
+    head = request_head(ApiKey.CREATE_TOPICS, version, 0, request.header.client_id, len(body))
+    frame = head[_SIZE_PREFIX:] + body
+    address = address_bytes(request.connection.peer_host)
+    answer = await context.relay.forward(frame, ApiKey.CREATE_TOPICS, address, request.principal)
+    wait_ms = 0 if answer is None else controller_throttle_ms(parse_header(memoryview(frame)), answer)
+    if wait_ms and request.header.client is not None:
+        request.header.throttle_ms = max(request.header.throttle_ms, wait_ms)
+        request.header.client.mute(request.header.api_key, wait_ms / 1000)
 
 
 def _request(topics: Sequence[NewTopic]) -> "CreateTopicsRequest":

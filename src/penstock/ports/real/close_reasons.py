@@ -10,5 +10,6 @@ REASONS: Final = {
     "reply_memory": "memory for replies is short, and it has %d unread bytes of them",
     "read_error": "a file cannot be read",
     "tls_handshake": "its TLS handshake failed",
+    "tls_records": "its TLS records are not accepted",
     "tls_timeout": "its TLS handshake did not end in time",
 }

@@ -1,24 +1,22 @@
-"""One socket of the network port: splits frames, queues replies, applies back-pressure.
+"""One socket of the network port: splits frames, and applies back-pressure. sending.py has its writing half.
 
 All replies to the frames of one read are sent with one `sendmsg`. A frame that does not fit in one read moves to a
-buffer of frame_memory.py. A peer that does not read its replies is not read. If a slice of a file cannot be read, its
-owner is notified and the connection is closed, because part of the response may have been sent. Driven by network.py.
+buffer of frame_memory.py. A peer that does not read its replies is not read. Driven by network.py.
 """
 
 import contextlib
 import logging
 import socket
 import time
-from collections import deque
-from collections.abc import Sequence
 from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Final, cast
 
-from penstock.ports.network import FileSlice, KeptFrame, Part, Session, copied
-from penstock.ports.real.close_reasons import REASONS
+from penstock.ports.network import KeptFrame, Session, copied
 from penstock.ports.real.frame_memory import FrameBuffer
-from penstock.ports.real.slices import ReadFailed, drop_sent, read_slice, send_slice, size_in_memory
+from penstock.ports.real.page_cache import NotCached
+from penstock.ports.real.sending import ReplySender
+from penstock.ports.real.slices import ReadFailed
 from penstock.ports.real.thread_time import MARK_NS
 
 if TYPE_CHECKING:
@@ -31,11 +29,8 @@ KIB: Final = 1024
 SMALL_FRAME_MAX: Final = 16 * KIB
 # With so few bytes of a large frame it gets no buffer yet: the rest may never arrive.
 UNBUFFERED_MAX: Final = 4 * KIB
-# Measured: below this, one read and one sendmsg beat sendmsg + sendfile.
-COPIED_SLICE_MAX: Final = 64 * KIB
 # How much is read ahead from a peer that sends while its frames are paused.
 UNREAD_SIZE_MAX: Final = 64 * KIB
-PARTS_PER_SEND_MAX: Final = 256
 # Replies to the frames of one read are sent together, unless they are many: a peer that does not read gets no more.
 PARTS_UNSENT_MAX: Final = 128
 # How many of the small requests in one read are handled before other connections get a turn.
@@ -44,61 +39,44 @@ FRAMES_PER_TURN_MAX: Final = 256
 TURN_NS_MAX: Final = 3_000_000
 # A frame that takes longer than this is reported to the watchdog.
 HELD_NS_MIN: Final = 1_000_000
-# A peer that reads less than this of its replies makes no progress.
-SEND_STEP: Final = 16 * KIB
 
 now_ns = time.monotonic_ns
 _size_of = Struct(">i").unpack_from
 
 
-class SocketConnection:
+class SocketConnection(ReplySender):
     """One connected socket."""
 
     __slots__ = (
-        "_closed",
         "_cut_scheduled",
-        "_flush_scheduled",
         "_frame",
         "_frame_size_max",
         "_handed_over",
-        "_last_progress",
         "_last_received",
-        "_network",
-        "_out",
         "_partial_since",
         "_paused",
         "_reading",
-        "_sent_since",
         "_session",
-        "_socket",
         "_starved",
         "_unread",
-        "_writing",
         "is_dialed",
         "is_node",
         "local_port",
-        "peer_host",
-        "peer_port",
     )
 
     def __init__(self, network: "RealNetwork", sock: socket.socket, peer: tuple[str, int], *, is_dialed: bool) -> None:
-        self._network = network
+        super().__init__(network, sock, peer)
         self.is_dialed = is_dialed
         self.is_node = False
         self._frame_size_max = network.limits.frame_size_max
-        self._socket = sock
-        self.peer_host, self.peer_port = peer
         self.local_port: int = sock.getsockname()[1]
         self._session: Session | None = None
         self._unread: bytes | bytearray = b""
         self._frame: FrameBuffer | None = None
         self._handed_over: FrameBuffer | None = None
-        self._out: deque[Part] = deque()
-        self._last_progress = self._partial_since = 0.0
-        self._sent_since = 0
+        self._partial_since = 0.0
         self._last_received = now_ns()
-        self._closed = self._paused = self._reading = self._writing = self._starved = False
-        self._cut_scheduled = self._flush_scheduled = False
+        self._paused = self._reading = self._starved = self._cut_scheduled = False
 
     @property
     def peer_certificate(self) -> bytes | None:
@@ -124,7 +102,8 @@ class SocketConnection:
 
     def _readable(self) -> None:
         network = self._network
-        network.is_reading = True
+        # What this connection and others send meanwhile is sent below.
+        network.is_reading = self._flush_scheduled = True
         try:
             if self._paused or self._writing:
                 self._read_ahead()
@@ -144,13 +123,15 @@ class SocketConnection:
                     return
                 self._unread = b""
                 self._last_received = network.turn_began = now_ns()
-                self._cut(network.received_view, kept + count)
+                self._cut(network.received_view, kept + count, self._last_received)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
             self._drop(error)
         finally:
-            network.is_reading = False
+            network.is_reading = self._flush_scheduled = False
+            if self._out and not self._writing:
+                self.flush()
             if network.unflushed:
                 network.flush()
 
@@ -207,16 +188,14 @@ class SocketConnection:
         self._watch(False)
         self._network.starve(buffer)
 
-    def _cut(self, view: memoryview, end: int) -> None:
-        """Pass on every whole frame in view[:end] and keep the rest for later."""
-        session = cast(Session, self._session)
+    def _cut(self, view: memoryview, end: int, began: int) -> None:
+        """Pass on every whole frame in view[:end], beginning at a time by `now_ns`, and keep the rest for later."""
+        session = self._session
+        assert session is not None, "a connection is read once it has a session"
         size_max = self._frame_size_max
         position = 0
         frames_left = FRAMES_PER_TURN_MAX
-        began = now_ns()
-        thread_time = self._network.thread_time
-        thread_time.mark(began)
-        turn_ends = began + TURN_NS_MAX
+        turn_ends, check_at = began + TURN_NS_MAX, began + MARK_NS
         while end - position >= 4 and not (self._paused or self._closed or self._writing):
             if not frames_left:
                 self._cut_more_later()
@@ -237,10 +216,11 @@ class SocketConnection:
             ended = now_ns()
             if ended - began > HELD_NS_MIN:
                 self._network.held(session, view[position + 4 : after], ended - began)
-            if ended - thread_time.marked_at > MARK_NS:
-                thread_time.mark(ended)
-            if ended > turn_ends:
-                frames_left = 0
+            if ended > check_at:
+                self._network.thread_time.mark(ended)
+                check_at = min(ended + MARK_NS, turn_ends)
+                if ended > turn_ends:
+                    frames_left = 0
             began = ended
             position = after
             if is_large or len(self._out) >= PARTS_UNSENT_MAX:
@@ -256,6 +236,9 @@ class SocketConnection:
     def _cut_more_later(self) -> None:
         """Let other connections have a turn; nothing more is read until the frames that have arrived are handled."""
         self._watch(False)
+        self._schedule_cut()
+
+    def _all_sent(self) -> None:
         self._schedule_cut()
 
     def _schedule_cut(self) -> None:
@@ -294,6 +277,7 @@ class SocketConnection:
             self._frame.restart_timeout(self._network.now())
         if self._unread and not (self._paused or self._starved):
             self._network.turn_began = now_ns()
+            self._network.thread_time.mark(self._network.turn_began)
             self._cut_unread()
         if not self._starved and not self._cut_scheduled and len(self._unread) < UNREAD_SIZE_MAX:
             self._watch(True)
@@ -313,138 +297,7 @@ class SocketConnection:
             if buffer.filled == buffer.size:
                 self._complete(buffer)
         if unread and not self._closed:
-            self._cut(unread, len(unread))
-
-    # -- writing ---------------------------------------------------------------------------
-
-    def send(self, parts: Sequence[Part]) -> None:
-        if self._closed:
-            return
-        self._out.extend(parts)
-        if not self._flush_scheduled and not self._writing:
-            self._flush_scheduled = True
-            self._network.schedule_flush(self)
-
-    def send_now(self, parts: Sequence[Part]) -> None:
-        if self._closed:
-            return
-        if self._out or len(parts) != 1 or type(parts[0]) is not bytes:
-            self._out.extend(parts)
-            if not self._writing:
-                self.flush()
-            return
-        # The most common reply: one part, with nothing queued before it.
-        data = parts[0]
-        try:
-            sent = self._socket.send(data)
-        except (BlockingIOError, InterruptedError):
-            sent = 0
-        except OSError as error:
-            self._drop(error)
-            return
-        if sent < len(data):
-            self._out.append(memoryview(data)[sent:])
-            self.flush()
-
-    def unsent_in_memory(self) -> int:
-        return size_in_memory(self._out)
-
-    def flush(self) -> None:
-        self._flush_scheduled = False
-        if self._closed:
-            return
-        try:
-            while self._out:
-                self._send_some()
-        except (BlockingIOError, InterruptedError):
-            self._wait_writable()
-        except ReadFailed as failed:
-            self._read_failed(failed)
-        except OSError as error:
-            self._drop(error)
-        else:
-            if self._writing:
-                self._writing = False
-                self._network.unsent.let_go(self)
-                self._network.loop.remove_writer(self._socket.fileno())
-                self._schedule_cut()
-
-    def _wait_writable(self) -> None:
-        if not self._writing:
-            self._writing = True
-            self._last_progress = self._network.now()
-            self._sent_since = 0
-            self._network.loop.add_writer(self._socket.fileno(), self.flush)
-            self._network.hold_unsent(self)
-
-    def stalled_s(self, now: float) -> float:
-        """Return how long the peer has read none, or next to none, of its replies."""
-        return now - self._last_progress
-
-    def _send_some(self) -> None:
-        """Send as much as one system call takes. Raises BlockingIOError when the peer's buffer is full."""
-        out = self._out
-        first = out[0]
-        if type(first) is FileSlice:
-            if first.size > COPIED_SLICE_MAX:
-                self._send_file(first)
-                return
-        elif len(out) == 1:
-            data = cast(bytes, first)
-            sent = self._socket.send(data)
-            self._progress(sent)
-            if sent == len(data):
-                out.clear()
-            else:
-                out[0] = memoryview(data)[sent:]
-            return
-        gathered: list[bytes | bytearray | memoryview] = []
-        more = 0
-        for part in out:
-            if type(part) is not FileSlice:
-                gathered.append(cast(bytes, part))
-            elif part.size <= COPIED_SLICE_MAX:
-                gathered.append(read_slice(part))
-            else:
-                more = socket.MSG_MORE
-                break
-            if len(gathered) == PARTS_PER_SEND_MAX:
-                break
-        sent = self._socket.sendmsg(gathered, (), more)
-        self._progress(sent)
-        drop_sent(out, sent, gathered)
-
-    def _send_file(self, piece: FileSlice) -> None:
-        sent = send_slice(self._socket.fileno(), piece)
-        self._progress(sent)
-        if sent == piece.size:
-            self._out.popleft()
-        else:
-            self._out[0] = FileSlice(piece.file, piece.position + sent, piece.size - sent, piece.owner)
-
-    def _progress(self, sent: int) -> None:
-        if self._writing:
-            self._sent_since += sent
-            if self._sent_since >= SEND_STEP:
-                self._sent_since = 0
-                self._last_progress = self._network.now()
-
-    def _read_failed(self, failed: ReadFailed) -> None:
-        """Close: the response's size was sent, but its bytes cannot be read. The owner of the file handles that."""
-        piece, error = failed.piece, failed.error
-        self._network.closed["read_error"] += 1
-        log.warning(
-            "closing the connection from %s:%d: %d bytes at position %d of %s cannot be read: %s",
-            self.peer_host,
-            self.peer_port,
-            piece.size,
-            piece.position,
-            piece.file.path,
-            error,
-        )
-        self._drop(error)
-        if piece.owner is not None:
-            piece.owner.read_failed(piece, error)
+            self._cut(unread, len(unread), now_ns())
 
     # -- ending ----------------------------------------------------------------------------
 
@@ -452,16 +305,9 @@ class SocketConnection:
         """Close after sending what the socket accepts without blocking."""
         if not self._closed:
             if self._out and not self._writing:
-                with contextlib.suppress(OSError, ReadFailed):
+                with contextlib.suppress(OSError, ReadFailed, NotCached):
                     while self._out:
                         self._send_some()
-            self._drop(None)
-
-    def evict(self, reason: str, *about: object) -> None:
-        """Close without waiting for anything, and log why."""
-        if not self._closed:
-            self._network.closed[reason] += 1
-            log.warning("closing the connection from %s:%d: " + REASONS[reason], self.peer_host, self.peer_port, *about)
             self._drop(None)
 
     def _drop(self, error: Exception | None) -> None:
@@ -488,6 +334,8 @@ class SocketConnection:
     def overdue(self, now: float) -> str | None:
         """Return the reason to close this connection, if there is one; see `REASONS`."""
         limits = self._network.limits
+        if self._loading:
+            return None
         if self._writing:
             return "send_timeout" if self.stalled_s(now) > limits.send_stall_s_max else None
         if not self.is_read():

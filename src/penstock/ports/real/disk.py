@@ -11,13 +11,16 @@ import ctypes
 import errno
 import os
 import queue
+import resource
 import shutil
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from penstock.ports.disk import Buffer, File
+from penstock.ports.real.c_library import find_function
 from penstock.ports.real.folder_lock import RealFolderLock, lock_folder
 from penstock.ports.real.ring import Ring
 
@@ -26,6 +29,11 @@ SYNC_THREADS = 4
 # How long a group may delay the syncs of others.
 GROUP_WAIT_S_MAX = 0.004
 Done = Callable[[OSError | None], None]
+NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
+"""The flag of a read that fails rather than wait for the disk; 0 if the system has none."""
+# The kernel reads ahead about this much.
+PROBE_INTERVAL = 128 * 1024
+_probe = bytearray(1)
 
 
 class Syncable(Protocol):
@@ -39,23 +47,11 @@ BOOT_ID_PATH = "/proc/sys/kernel/random/boot_id"
 BUFFERS_PER_WRITE_MAX = 1024
 ZEROS_PER_WRITE = 1024 * 1024
 
-
-def _find_function(name: str, *arguments: type) -> Callable[..., int] | None:
-    """Return a function of the C library, None if this system does not have it."""
-    try:
-        function = getattr(ctypes.CDLL(None, use_errno=True), name)
-    except (OSError, AttributeError):
-        return None
-    function.argtypes = arguments
-    found: Callable[..., int] = function
-    return found
-
-
 # Writes out a range without a journal commit, which would delay other syncs.
-_sync_file_range = _find_function("sync_file_range", ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+_sync_file_range = find_function("sync_file_range", ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
 # Wait for writes under way, write the rest, wait for that.
 _WRITE_AND_WAIT = 1 | 2 | 4
-_syncfs = _find_function("syncfs", ctypes.c_int)
+_syncfs = find_function("syncfs", ctypes.c_int)
 # On these, syncfs makes data and names durable. Over FUSE, for example, it may not reach the disk, and ext2 does not
 # flush the disk's cache.
 VOLUME_SYNC_TYPES = frozenset({"ext4", "xfs", "tmpfs"})
@@ -80,11 +76,13 @@ def file_system_type(path: str) -> str:
 class RealFile:
     """A descriptor that closes with its last reference, so slices in flight stay readable."""
 
-    __slots__ = ("__weakref__", "fd", "path")
+    __slots__ = ("__weakref__", "fd", "path", "read_ahead_end")
 
     def __init__(self, path: str, fd: int) -> None:
         self.path = path
         self.fd = fd
+        self.read_ahead_end = 0
+        """Where reading ahead has ended, if the file is read from the disk; see page_cache.py."""
 
     def write(self, buffers: Sequence[Buffer], position: int) -> int:
         if len(buffers) == 1:
@@ -118,6 +116,25 @@ class RealFile:
                 break
             filled += count
         return filled
+
+    def ready_size(self, position: int, size: int) -> int:
+        end = position + size
+        for at in range(position, end if NOWAIT else position, PROBE_INTERVAL):
+            try:
+                os.preadv(self.fd, [_probe], at, NOWAIT)
+            except BlockingIOError:
+                self.read_ahead(at, end - at)
+                self.read_ahead_end = end
+                return at - position
+            except OSError:
+                # The file system cannot tell, or the read will report the error.
+                break
+        return size
+
+    def read_ahead(self, position: int, size: int) -> None:
+        """Let the system read these bytes from the disk, without waiting for them."""
+        with contextlib.suppress(OSError):
+            os.posix_fadvise(self.fd, position, size, os.POSIX_FADV_WILLNEED)
 
     def size(self) -> int:
         return os.fstat(self.fd).st_size
@@ -230,13 +247,21 @@ class SyncThreads:
         group, self._requests = _SyncGroup(self._requests), []
         self._was_single = group.left == 1
         self._under_way = group
-        # All threads at the same time: a thread that is busy with a long sync must not be the only one.
+        self._start_threads()
+        if not self._threads:
+            self._sync_all(group)
+        for _ in range(min(group.left, len(self._threads))):
+            self._groups.put(group)
+
+    def _start_threads(self) -> None:
+        """Start all threads at the same time: one that is busy with a long sync must not be the only one."""
         while len(self._threads) < SYNC_THREADS:
             thread = threading.Thread(target=self._work, name=f"sync-{len(self._threads)}", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the operating system has no more: the next group tries again
+                return
             self._threads.append(thread)
-            thread.start()
-        for _ in range(min(group.left, SYNC_THREADS)):
-            self._groups.put(group)
 
     def _report(self, group: _SyncGroup) -> None:
         if group is self._under_way:
@@ -259,22 +284,26 @@ class SyncThreads:
 
     def _work(self) -> None:
         while (group := self._groups.get()) is not None:
-            while (job := self._next_of(group)) is not None:
-                file, done = job
-                error = None
-                begun = time.monotonic_ns()
-                try:
-                    file.sync()
-                except OSError as failure:
-                    error = failure
-                with self._lock:
-                    group.times.append(time.monotonic_ns() - begun)
-                    group.finished.append((done, error))
-                    group.left -= 1
-                    is_last = group.left == 0
-                if is_last:
-                    with contextlib.suppress(RuntimeError):  # the loop is closed
-                        self._loop.call_soon_threadsafe(self._report, group)
+            self._sync_all(group)
+
+    def _sync_all(self, group: _SyncGroup) -> None:
+        """Sync what no other thread has taken; the one that syncs the last file reports the group."""
+        while (job := self._next_of(group)) is not None:
+            file, done = job
+            error = None
+            begun = time.monotonic_ns()
+            try:
+                file.sync()
+            except OSError as failure:
+                error = failure
+            with self._lock:
+                group.times.append(time.monotonic_ns() - begun)
+                group.finished.append((done, error))
+                group.left -= 1
+                is_last = group.left == 0
+            if is_last:
+                with contextlib.suppress(RuntimeError):  # the loop is closed
+                    self._loop.call_soon_threadsafe(self._report, group)
 
     def _next_of(self, group: _SyncGroup) -> SyncRequest | None:
         with self._lock:
@@ -452,6 +481,10 @@ class RealDisk:
     def space(self, path: str) -> tuple[int, int]:
         state = os.statvfs(path)
         return state.f_blocks * state.f_frsize, state.f_bavail * state.f_frsize
+
+    def open_files_max(self) -> int:
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return sys.maxsize if most == resource.RLIM_INFINITY else most
 
     def boot_id(self) -> str:
         try:

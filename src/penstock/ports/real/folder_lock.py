@@ -13,11 +13,14 @@ import errno
 import fcntl
 import os
 import struct
+import sys
 
 LOCK_FILE = ".lock"
 # struct flock of fcntl(2): type, whence, start, length (0: to the end), process, which is 0 for an OFD lock.
 _FLOCK = struct.Struct("hhqqi0q")
-_OFD_SETLK: int | None = getattr(fcntl, "F_OFD_SETLK", None)
+# Portable builds of Python, such as those that uv installs, do not name it.
+_LINUX_OFD_SETLK = 37
+_OFD_SETLK: int | None = getattr(fcntl, "F_OFD_SETLK", _LINUX_OFD_SETLK if sys.platform == "linux" else None)
 
 
 class RealFolderLock:

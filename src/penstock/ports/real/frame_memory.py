@@ -16,6 +16,7 @@ go first. Progress is useful if the frame would be complete within the frame tim
 the connection was not read does not count.
 """
 
+import mmap
 from collections import Counter
 from collections.abc import Iterable
 from typing import Final, Protocol
@@ -24,14 +25,19 @@ KIB: Final = 1024
 MIB: Final = 1024 * KIB
 FIRST_SIZE_MIN: Final = 16 * KIB
 GROWTH: Final = 4
-# New memory is zeroed on the event loop: this much takes about a millisecond.
-GROWTH_SIZE_MAX: Final = 4 * MIB
+# How much of a frame is read at a time. New memory is zeroed on the event loop: this much takes about a millisecond.
+STEP_SIZE_MAX: Final = 4 * MIB
 FREE_SIZE: Final = 64 * KIB
+# A frame of at least this size gets a mapping of its own, which goes back to the system with the frame. The allocator
+# would keep hundreds of megabytes after a burst of large frames if something small was allocated after them.
+MAPPED_SIZE_MIN: Final = 256 * KIB
 MEDIUM_SIZE_MAX: Final = 2 * MIB
 PATIENCE_S: Final = 2.0
 # Kept for the next frame: new memory costs page faults, used memory does not.
 KEPT_SIZE_MAX: Final = 4 * MIB
 KEPT_COUNT_MAX: Final = 16
+
+Memory = bytearray | mmap.mmap
 
 
 class FrameOwner(Protocol):
@@ -50,7 +56,7 @@ class FrameBuffer:
 
     __slots__ = ("claim", "data", "end", "filled", "is_beyond", "is_large", "owner", "size", "step_at", "step_filled")
 
-    def __init__(self, owner: FrameOwner, data: bytearray, size: int, now: float, *, is_large: bool) -> None:
+    def __init__(self, owner: FrameOwner, data: Memory, size: int, now: float, *, is_large: bool) -> None:
         self.owner = owner
         self.data = data
         self.size = size
@@ -85,7 +91,7 @@ class FrameMemory:
         """Frames that wait for memory, and since when."""
         self._used_large = 0
         self._beyond: FrameBuffer | None = None
-        self._kept: list[bytearray] = []
+        self._kept: list[Memory] = []
 
     @property
     def held(self) -> int:
@@ -106,7 +112,8 @@ class FrameMemory:
                 del self._kept[index]
                 break
         else:
-            data = bytearray(min(size, max(FIRST_SIZE_MIN, len(have) * GROWTH)))
+            growth = 1 if size >= MAPPED_SIZE_MIN else GROWTH
+            data = bytearray(min(size, max(FIRST_SIZE_MIN, len(have) * growth)))
         data[: len(have)] = have
         buffer = FrameBuffer(owner, data, size, now, is_large=size > self._medium_max)
         buffer.filled = buffer.step_filled = len(have)
@@ -124,9 +131,20 @@ class FrameMemory:
         data = buffer.data
         size = len(data)
         if buffer.end == size:
-            data.extend(bytes(min(buffer.claim, size * GROWTH, size + GROWTH_SIZE_MAX) - size))
-        buffer.end = min(len(data), buffer.claim)
+            assert isinstance(data, bytearray), "a mapped buffer has room for the whole frame"
+            if buffer.size >= MAPPED_SIZE_MIN and buffer.claim == buffer.size:
+                self._map(buffer)
+            else:
+                data.extend(bytes(min(buffer.claim, size * GROWTH) - size))
+        buffer.end = min(len(buffer.data), buffer.claim, buffer.end + STEP_SIZE_MAX)
         return True
+
+    @staticmethod
+    def _map(buffer: FrameBuffer) -> None:
+        """Give a frame memory for all of its bytes; the system provides pages only when they are used."""
+        mapped = mmap.mmap(-1, buffer.size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        mapped[: buffer.filled] = buffer.data[: buffer.filled]
+        buffer.data = mapped
 
     def fill(self, buffer: FrameBuffer, data: memoryview) -> int:
         """Copy the bytes of a frame into its buffer, as far as there is memory; return how many."""

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -24,6 +25,8 @@ SEND_S_MAX: Final = 10.0
 HEADS_MAX: Final = 128
 ANSWERS_MAX: Final = 32
 BACKLOG: Final = 512
+ACCEPTED_PER_TURN_MAX: Final = HEADS_MAX // 4
+"""With more, a flood of connections could push out one whose request has arrived before that is read."""
 UNSENT_SIZE_MAX: Final = 64 * 1024
 REASONS: Final = {
     200: "OK",
@@ -113,7 +116,10 @@ class RealHttp:
         if host.startswith("/"):
             server = await _listen_unix(serve, host)
         else:
-            server = await asyncio.start_server(serve, host or None, port, limit=HEAD_SIZE_MAX, backlog=BACKLOG)
+            server = await asyncio.start_server(
+                serve, host or None, port, limit=HEAD_SIZE_MAX, backlog=ACCEPTED_PER_TURN_MAX
+            )
+        _lengthen_backlog(server)
         return RealHttpListener(server, slots)
 
 
@@ -123,7 +129,14 @@ async def _listen_unix(
     """Listen on a Unix socket; one that a killed process has left is replaced."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
-    return await asyncio.start_unix_server(serve, path, limit=HEAD_SIZE_MAX, backlog=BACKLOG)
+    return await asyncio.start_unix_server(serve, path, limit=HEAD_SIZE_MAX, backlog=ACCEPTED_PER_TURN_MAX)
+
+
+def _lengthen_backlog(server: asyncio.Server) -> None:
+    """Let the kernel queue more connections than asyncio accepts at a time, for which it has one setting."""
+    for listening in server.sockets:
+        with socket.socket(fileno=os.dup(listening.fileno())) as same:
+            same.listen(BACKLOG)
 
 
 async def _head_of(reader: asyncio.StreamReader) -> bytes:

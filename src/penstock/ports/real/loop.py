@@ -12,12 +12,15 @@ from functools import partial
 from math import inf
 from select import EPOLLIN, EPOLLOUT, epoll
 from selectors import BaseSelector, EpollSelector, SelectorKey
-from time import monotonic, monotonic_ns
-from typing import Any
+from time import monotonic_ns
+from typing import Any, Final
 
 from penstock.ports.real.thread_time import MARK_NS, ThreadTime
 
-LONG_TURN_NS = 1_000_000
+NS_PER_S: Final = 1_000_000_000
+NOT_IN: Final = ~EPOLLIN
+NOT_OUT: Final = ~EPOLLOUT
+LONG_TURN_NS: Final = 1_000_000
 """A turn that takes longer, from one poll to the next, is reported to `watch_turns`."""
 
 Ready = list[tuple[SelectorKey, int]]
@@ -53,49 +56,49 @@ class _NodeSelector(BaseSelector):
         self.loop_is_needed = False
         """Whether asyncio was used since it last ran."""
         self.thread_time = ThreadTime()
-        self._turn_began = 0
-        self.on_long_turn: Callable[[int], None] | None = None
+        self._turn_began = monotonic_ns()
+        self._turn_cpu = 0
+        self.on_long_turn: Callable[[int, int], None] | None = None
 
     def select(self, timeout: float | None = None) -> Ready:
         self.loop_is_needed = False
-        if timeout is not None and timeout <= 0:
-            return self._turn(0)
-        deadline = inf if timeout is None else monotonic() + timeout
+        others: Ready = []
+        poll, thread_time = self._epoll.poll, self.thread_time
+        # The clock is read twice per turn, before and after the poll, for timers and the watchdog alike.
+        now = monotonic_ns()
+        deadline = inf if timeout is None else now + timeout * NS_PER_S
         while True:
-            others = self._turn(timeout)
+            held = now - self._turn_began
+            if held > LONG_TURN_NS and self.on_long_turn is not None:
+                self.on_long_turn(held, thread_time.used_since(self._turn_cpu, held))
+            ready = poll(timeout)
+            self._turn_began = now = monotonic_ns()
+            if now - thread_time.marked_at > MARK_NS:
+                thread_time.mark(now)
+            self._turn_cpu = thread_time.marked_cpu
+            for fd, events in ready:
+                watched = self._watched.get(fd)
+                if watched is None:
+                    # Otherwise it is a socket that the previous callback closed.
+                    if fd == self._asyncio_fd:
+                        others = self._asyncio.select(0)
+                    continue
+                try:
+                    # The end of the connection or an error is reported to whichever callback is set.
+                    if events & NOT_OUT and watched.reader is not None:
+                        watched.reader()
+                    # The reader may have removed the writer, or closed the socket.
+                    if events & NOT_IN and watched.writer is not None:
+                        watched.writer()
+                except Exception as error:
+                    self._failed(error)
             if others or self.loop_is_needed:
                 return others
+            now = monotonic_ns()
             if timeout is not None:
-                timeout = deadline - monotonic()
+                timeout = (deadline - now) / NS_PER_S
                 if timeout <= 0:
                     return others
-
-    def _turn(self, timeout: float | None) -> Ready:
-        others: Ready = []
-        held = monotonic_ns() - self._turn_began
-        if held > LONG_TURN_NS and self._turn_began and self.on_long_turn is not None:
-            self.on_long_turn(held)
-        ready = self._epoll.poll(timeout)
-        self._turn_began = now = monotonic_ns()
-        if now - self.thread_time.marked_at > MARK_NS:
-            self.thread_time.mark(now)
-        for fd, events in ready:
-            watched = self._watched.get(fd)
-            if watched is None:
-                # Otherwise it is a socket that the previous callback closed.
-                if fd == self._asyncio_fd:
-                    others = self._asyncio.select(0)
-                continue
-            try:
-                # The end of the connection or an error is reported to whichever callback is set.
-                if events & ~EPOLLOUT and watched.reader is not None:
-                    watched.reader()
-                # The reader may have removed the writer, or closed the socket.
-                if events & ~EPOLLIN and watched.writer is not None:
-                    watched.writer()
-            except Exception as error:
-                self._failed(error)
-        return others
 
     # -- watched sockets -------------------------------------------------------------------
 
@@ -145,8 +148,8 @@ class NodeLoop(asyncio.SelectorEventLoop):
         """Return the CPU time of this loop's thread."""
         return self._direct.thread_time
 
-    def watch_turns(self, on_long_turn: Callable[[int], None]) -> None:
-        """Call a function with the nanoseconds of each turn that is longer than `LONG_TURN_NS`."""
+    def watch_turns(self, on_long_turn: Callable[[int, int], None]) -> None:
+        """Call a function with elapsed time and CPU time, in nanoseconds, of each turn longer than `LONG_TURN_NS`."""
         self._direct.on_long_turn = on_long_turn
 
     def call_soon(self, *args: Any, **more: Any) -> asyncio.Handle:  # type: ignore[override]

@@ -21,10 +21,13 @@ from penstock.ports.real.frame_memory import PATIENCE_S, FrameBuffer, FrameMemor
 from penstock.ports.real.listener import ServerSocket, bound_sockets
 from penstock.ports.real.loop import NodeLoop
 from penstock.ports.real.offload import ThreadOffload
+from penstock.ports.real.page_cache import PageCache
+from penstock.ports.real.sending import ReplySender
 from penstock.ports.real.stores import first_certificate, load_key
 from penstock.ports.real.thread_time import ThreadTime
-from penstock.ports.real.tls import TLS_FIRST_BYTE, ClientTls, Reloads, ServerTls, TlsState
+from penstock.ports.real.tls import ClientTls, Reloads, ServerTls, TlsState
 from penstock.ports.real.tls_connection import TlsConnection
+from penstock.ports.real.tls_records import HANDSHAKE
 from penstock.ports.real.unsent import UnsentBudget
 
 log = logging.getLogger(__name__)
@@ -44,11 +47,12 @@ class RealNetwork:
         self.received = bytearray(READ_SIZE)
         self.received_view = memoryview(self.received)
         self.memory = FrameMemory(self.limits.memory_budget, self.limits.frame_s_max)
-        self.unsent: UnsentBudget[SocketConnection] = UnsentBudget(self.limits.memory_budget)
+        self.unsent: UnsentBudget[ReplySender] = UnsentBudget(self.limits.memory_budget)
         self.connections: set[SocketConnection] = set()
         self.closed: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
         """How many connections this node has closed, by reason."""
-        self.unflushed: list[SocketConnection] = []
+        self.page_cache = PageCache()
+        self.unflushed: list[ReplySender] = []
         self.is_reading = False
         self.thread_time = self.loop.thread_time if isinstance(self.loop, NodeLoop) else ThreadTime()
         self._watchdog: Watchdog | None = None
@@ -94,6 +98,7 @@ class RealNetwork:
             unsent=sum(connection.unsent_in_memory() for connection in self.connections),
             closed=self.closed,
             failed_certificate_loads=self._reloads.failure_count,
+            disk_waits=self.page_cache.load_count,
         )
 
     def listen(self, host: str, port: int, tls: TlsSettings | None = None) -> ServerSocket:
@@ -159,7 +164,7 @@ class RealNetwork:
             known = self._client_contexts[tls] = ClientTls(tls, self._reloads)
         return known
 
-    def schedule_flush(self, connection: SocketConnection) -> None:
+    def schedule_flush(self, connection: ReplySender) -> None:
         """Send at the end of the present read, or in the loop's next turn: sending separately costs a system call."""
         if not self.unflushed and not self.is_reading:
             self.loop.call_soon(self.flush)
@@ -197,7 +202,7 @@ class RealNetwork:
         if self.memory.waiting:
             self._eviction_timer = self.loop.call_later(PATIENCE_S, self._evict)
 
-    def hold_unsent(self, connection: SocketConnection) -> None:
+    def hold_unsent(self, connection: ReplySender) -> None:
         for victim in self.unsent.hold(connection, self.now()):
             victim.evict("reply_memory", victim.unsent_in_memory())
 
@@ -205,7 +210,7 @@ class RealNetwork:
 
     def log_once(self, host: str, size: int) -> None:
         """Log a peer that does not use Kafka's protocol (HTTP, TLS, noise)."""
-        if size >> 24 == TLS_FIRST_BYTE:
+        if size >> 24 == HANDSHAKE:
             self.log_peer(host, "it uses TLS, but this listener expects plain text")
         else:
             self.log_peer(host, f"a frame cannot have {size} bytes")
@@ -243,6 +248,7 @@ class RealNetwork:
         self.flush()
         for connection in list(self.connections):
             connection.close()
+        self.page_cache.stop()
         for timer in (self._sweep_timer, self._feed_timer, self._eviction_timer):
             if timer is not None:
                 timer.cancel()

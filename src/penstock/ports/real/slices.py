@@ -50,6 +50,24 @@ def send_slice(socket_fd: int, piece: FileSlice) -> int:
     return sent
 
 
+def first_slices(out: deque[Part], size_max: int) -> list[FileSlice]:
+    """Return the first slices that are not known to be cached, up to a total size; cut the last in two if needed."""
+    found: list[FileSlice] = []
+    for number, part in enumerate(out):
+        if type(part) is not FileSlice or part.is_cached:
+            continue
+        rest = part.size - size_max
+        if rest > 0:
+            out.insert(number, FileSlice(part.file, part.position, size_max, part.owner))
+            out[number + 1] = FileSlice(part.file, part.position + size_max, rest, part.owner)
+            part = cast(FileSlice, out[number])
+        found.append(part)
+        size_max -= part.size
+        if size_max == 0:
+            break
+    return found
+
+
 def _too_short(piece: FileSlice) -> ReadFailed:
     """Return the error for a file that is too short: fewer bytes than announced would shift everything behind them."""
     return ReadFailed(piece, OSError(errno.EIO, "the file is shorter than the slice to send", piece.file.path))

@@ -17,22 +17,23 @@ from typing import Any, Final, NamedTuple, cast
 
 from penstock.ports.network import Renewed, TlsError, TlsSettings, TlsStore
 from penstock.ports.offload import Offload
+from penstock.ports.real.c_library import create_memory_file
 from penstock.ports.real.store_process import Identity, load_in_child
 from penstock.ports.real.stores import KeyPair, Stores, is_quick_to_load, load_stores
+from penstock.ports.real.tls_records import HANDSHAKE, TlsRecords
 
 log = logging.getLogger(__name__)
 
-TLS_FIRST_BYTE: Final = 0x16
 CHECK_INTERVAL_S: Final = 1.0
 """How often the files of a context are checked for changes."""
 PLAIN_SIZE_MAX: Final = 128 * 1024
 """How much is encrypted at a time: a peer that does not read makes this node hold no more."""
-CIPHER_READ_SIZE: Final = 256 * 1024
+RECORDS_PER_READ_MAX: Final = 256
+"""How many records are decrypted before other connections get a turn."""
+HANDSHAKE_RECORDS_MAX: Final = 256
+RECORDS_WITHOUT_DATA_MAX: Final = 64
+"""How many records without data a peer may send between two responses: a request for new keys is rare."""
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
-
-# One loop reads one socket at a time.
-_cipher = bytearray(CIPHER_READ_SIZE)
-_cipher_view = memoryview(_cipher)
 
 Stamp = tuple[tuple[str, int, int], ...]
 
@@ -154,14 +155,28 @@ class ClientTls:
 class TlsSocket:
     """A connected socket with TLS."""
 
-    __slots__ = ("_cipher", "_owed", "_raw", "_seen", "_tls", "has_pending", "is_ready")
+    __slots__ = (
+        "_cipher",
+        "_handshake_records",
+        "_has_decrypted",
+        "_owed",
+        "_raw",
+        "_records",
+        "_records_without_data",
+        "_seen",
+        "_tls",
+        "has_pending",
+        "is_ready",
+    )
 
     def __init__(self, raw: socket.socket, tls: TlsState) -> None:
         self._raw = raw
         self._tls = tls
+        self._records = TlsRecords()
+        self._handshake_records = self._records_without_data = 0
         self._cipher: bytes | memoryview = b""
         self._owed = 0
-        self._seen = False
+        self._seen = self._has_decrypted = False
         self.has_pending = False
         """Whether there may be more data to read, which the loop does not notice."""
         self.is_ready = False
@@ -184,22 +199,32 @@ class TlsSocket:
 
     def handshake(self) -> bool:
         """Continue the handshake with what has arrived; return whether it has ended. Raises TlsError."""
-        while True:
-            try:
-                self._tls.ssl.do_handshake()
-            except ssl.SSLWantReadError:
-                self._send_handshake()
-            except (ssl.SSLError, ValueError) as error:
-                # The alert that tells the peer why.
-                with contextlib.suppress(OSError):
+        try:
+            while True:
+                try:
+                    self._tls.ssl.do_handshake()
+                except ssl.SSLWantReadError:
                     self._send_handshake()
-                raise TlsError(_explain(error)) from None
-            else:
-                self._send_handshake()
-                self.is_ready = self.has_pending = True
-                return True
+                except (ssl.SSLError, ValueError) as error:
+                    # The alert that tells the peer why.
+                    with contextlib.suppress(OSError):
+                        self._send_handshake()
+                    raise TlsError(_explain(error)) from None
+                else:
+                    self._send_handshake()
+                    self.is_ready = self.has_pending = True
+                    return True
+                if not self._receive_handshake():
+                    return False
+        finally:
+            self._records.keep()
+
+    def _receive_handshake(self) -> bool:
+        """Give OpenSSL the next record; return False if it has not arrived yet."""
+        record = self._records.next()
+        while record is None:
             try:
-                count = self._raw.recv_into(_cipher)
+                count = self._records.receive(self._raw)
             except (BlockingIOError, InterruptedError):
                 return False
             if count == 0:
@@ -208,9 +233,14 @@ class TlsSocket:
                 raise TlsError("the peer closed the connection during the TLS handshake")
             if not self._seen:
                 self._seen = True
-                if self._tls.is_server and _cipher[0] != TLS_FIRST_BYTE:
+                if self._tls.is_server and not self._records.begins_with(HANDSHAKE):
                     raise TlsError("it sends plain text, but this listener expects TLS")
-            self._tls.incoming.write(_cipher_view[:count])
+            record = self._records.next()
+        self._handshake_records += 1
+        if self._handshake_records > HANDSHAKE_RECORDS_MAX:
+            raise TlsError("the TLS handshake consists of too many records")
+        self._tls.incoming.write(record)
+        return True
 
     def _send_handshake(self) -> None:
         data = self._tls.outgoing.read()
@@ -218,39 +248,57 @@ class TlsSocket:
             raise TlsError("the peer does not read the TLS handshake")
 
     def recv_into(self, view: memoryview) -> int:
-        """Read what has arrived, as a socket does; 0 is the end of the connection.
+        """Read what has arrived, as a socket does; 0 is the end of the connection. Raises TlsError.
 
-        OpenSSL is called only when it has something to decrypt: an error that says it has nothing costs as much as
-        decrypting a few kilobytes, and most peers send one record per system call.
+        OpenSSL is called only when it has a whole record: an error that says it needs more costs as much as decrypting
+        a few kilobytes.
         """
-        got, size = 0, len(view)
-        tls, incoming = self._tls.ssl, self._tls.incoming
+        records = self._records
+        try:
+            return self._decrypt(view)
+        finally:
+            records.keep()
+            self.has_pending = self._has_decrypted or records.has_next()
+
+    def _decrypt(self, view: memoryview) -> int:
+        tls, incoming, records = self._tls.ssl, self._tls.incoming, self._records
         # With a buffer it returns a count.
         read = cast(Callable[[int, memoryview], int], tls.read)
-        while True:
-            if self.has_pending or incoming.pending:
-                try:
-                    count = read(size - got, view[got:] if got else view)
-                except ssl.SSLWantReadError:
-                    self.has_pending = False
-                except ssl.SSLZeroReturnError:
-                    return got
-                else:
-                    if not count:
-                        return got
-                    got += count
-                    if got == size:
-                        self.has_pending = incoming.pending > 0 or tls.pending() > 0
-                        return got
-                    # Less than there was room for: the record has been read to its end.
-                    self.has_pending = False
+        got, size = 0, len(view)
+        records_left = RECORDS_PER_READ_MAX
+        while got < size and records_left:
+            if not self._has_decrypted:
+                record = records.next()
+                if record is None:
+                    if got:
+                        break
+                    if not records.receive(self._raw):
+                        return 0
                     continue
-            if got:
-                return got
-            arrived = self._raw.recv_into(_cipher)
-            if arrived == 0:
-                return 0
-            incoming.write(_cipher_view[:arrived])
+                incoming.write(record)
+                records_left -= 1
+            try:
+                count = read(size - got, view[got:] if got else view)
+            except ssl.SSLWantReadError:
+                self._has_decrypted = False
+                self._count_without_data()
+                continue
+            except ssl.SSLZeroReturnError:
+                count = 0
+            except ssl.SSLError as error:
+                raise TlsError(f"its TLS records are not accepted: {_explain(error)}") from None
+            if not count:
+                self._has_decrypted = True  # the next call finds the end again
+                break
+            got += count
+            # If there was room for more, the record has been read to its end.
+            self._has_decrypted = got == size and tls.pending() > 0
+        return got
+
+    def _count_without_data(self) -> None:
+        self._records_without_data += 1
+        if self._records_without_data > RECORDS_WITHOUT_DATA_MAX:
+            raise TlsError("it sends TLS records without data")
 
     def recv(self, size: int) -> bytes:
         data = bytearray(size)
@@ -265,6 +313,7 @@ class TlsSocket:
         if not self._owed:
             if not len(data):
                 return 0
+            self._records_without_data = 0
             self._owed = self._tls.ssl.write(memoryview(data)[:PLAIN_SIZE_MAX])
             self._cipher = self._tls.outgoing.read()
         sent = self._raw.send(self._cipher)
@@ -343,7 +392,7 @@ def _restrict(context: ssl.SSLContext, settings: TlsSettings) -> None:
 def _load_pair(context: ssl.SSLContext, pair: KeyPair, store: TlsStore) -> None:
     where = store.location or "ssl.keystore.key"
     # OpenSSL reads keys from files only; this one is in memory, and nobody else can open it.
-    fd = os.memfd_create("key", os.MFD_CLOEXEC)
+    fd = create_memory_file("key")
     try:
         os.write(fd, pair.pem)
         # A function, because OpenSSL would ask on the terminal for the password of a key that needs one.

@@ -20,6 +20,7 @@ HANDSHAKE_S_MAX: Final = 10.0
 
 class TlsConnection(SocketConnection):
     __slots__ = ("_began", "_opened", "_read_scheduled", "_tls")
+    copied_size_max = PLAIN_SIZE_MAX
 
     def __init__(
         self,
@@ -92,18 +93,24 @@ class TlsConnection(SocketConnection):
         if tls.is_owing:
             sent = tls.send(b"")
         else:
+            self._network.page_cache.check(piece)
             part = FileSlice(piece.file, piece.position, min(piece.size, PLAIN_SIZE_MAX), piece.owner)
             sent = tls.send(read_slice(part))
-        self._progress(sent)
+        if self._writing:
+            self._progress(sent)
         if sent == piece.size:
             self._out.popleft()
         else:
-            self._out[0] = FileSlice(piece.file, piece.position + sent, piece.size - sent, piece.owner)
+            rest = self._out[0] = FileSlice(piece.file, piece.position + sent, piece.size - sent, piece.owner)
+            rest.is_cached = piece.is_cached
 
     def unsent_in_memory(self) -> int:
         return super().unsent_in_memory() + self._tls.unsent
 
     def _drop(self, error: Exception | None) -> None:
+        if isinstance(error, TlsError) and self._tls.is_ready and not self._closed:
+            self._network.closed["tls_records"] += 1
+            self._network.log_peer(self.peer_host, str(error))
         opened, self._opened = self._opened, None
         super()._drop(error)
         if opened is not None:

@@ -61,7 +61,7 @@ class Worker(Protocol):
 
 class _Candidate(NamedTuple):
     log: Log
-    plan: plan.Plan
+    dirty_ratio: float
 
 
 class Cleaner:
@@ -138,24 +138,28 @@ class Cleaner:
         elif self._best is None:
             self._later(self._backoff_s())
         else:
-            self._begin(self._best)
+            self._begin(self._best.log)
 
     def _consider(self, log: Log) -> None:
+        found = self._planned(log)
+        if found is not None and (self._best is None or found.dirty_ratio > self._best.dirty_ratio):
+            self._best = _Candidate(log, found.dirty_ratio)
+
+    def _planned(self, log: Log) -> plan.Plan | None:
+        """Return the pass that the log needs now; None if it needs none or is skipped."""
         topic_partition = log.topic_partition
         if topic_partition in self.uncleanable or log.damage is not None or self._store.get(topic_partition) is not log:
-            return
+            return None
         worker_deaths = self._worker_deaths.get(topic_partition)
         if worker_deaths is not None and self._clock.monotonic() < worker_deaths.until_s:
-            return
+            return None
         now_ms = self._store.retention_now_ms()
         try:
             _roll_if_overdue(log, now_ms)
-            found = self._plan_for(log, now_ms)
+            return self._plan_for(log, now_ms)
         except (StorageError, OSError, BadBatch, Damaged) as error:
             self._mark_uncleanable(log, f"cannot read it: {error}")
-            return
-        if found is not None and (self._best is None or found.dirty_ratio > self._best.plan.dirty_ratio):
-            self._best = _Candidate(log, found)
+            return None
 
     def _plan_for(self, log: Log, now_ms: int) -> plan.Plan | None:
         bases = log.segments.bases
@@ -176,8 +180,12 @@ class Cleaner:
 
     # A pass
 
-    def _begin(self, candidate: _Candidate) -> None:
-        log, found = candidate
+    def _begin(self, log: Log) -> None:
+        # The search ran in slices: retention or a truncation may have removed segments since it saw this log.
+        found = self._planned(log)
+        if found is None:
+            self._later(0)
+            return
         try:
             task = self._task(log, found)
         except (StorageError, OSError, Damaged) as error:
@@ -197,6 +205,7 @@ class Cleaner:
             bound=found.bound,
             first_dirty=found.first_dirty,
             now_ms=self._store.retention_now_ms(),
+            now_lags=self._store.retention_lags,
             delete_retention_ms=settings.delete_retention_ms,
             segment_bytes=settings.segment_bytes,
             index_interval=settings.index_interval_bytes,
@@ -260,6 +269,7 @@ class Cleaner:
             self._store.failure is None
             and self._store.get(log.topic_partition) is log
             and log.damage is None
+            and not log.compaction.is_outdated
             and log.segments[: len(self._segments)] == self._segments
         )
 

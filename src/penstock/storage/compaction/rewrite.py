@@ -46,7 +46,9 @@ class _Pass:
         self._map = KeyMap(memory=task.map_memory, load_factor=task.map_load_factor)
         self._transactions = TransactionTracker(task.aborted, start=task.segments[0].base_offset)
         self._epoch = -1
-        self._horizon_ms = task.now_ms + task.delete_retention_ms
+        # Without a horizon, tombstones and obsolete markers wait for a later pass. One that is set while the clock lags
+        # would already be over when the clock accepts the jump, and consumers would miss the deletion.
+        self._horizon_ms = None if task.now_lags else task.now_ms + task.delete_retention_ms
         self._read = self._written = self._dropped = 0
         self._unreported = 0
         # The segment that is being written, its source segments, and whether it differs from them.
@@ -198,6 +200,8 @@ class _Pass:
             return None
         if header[5] & DELETE_HORIZON:
             return None if header[7] <= self._task.now_ms else batch
+        if self._horizon_ms is None:
+            return batch
         payload = payload_of(header, batch)
         return with_records(header, payload, open_records(header, payload), horizon_ms=self._horizon_ms)
 
@@ -222,7 +226,7 @@ class _Pass:
         self._dropped += len(spans) - len(kept)
         if not kept:
             return None
-        needs_horizon = tombstones and not has_horizon
+        needs_horizon = tombstones and not has_horizon and self._horizon_ms is not None
         if len(kept) == len(spans) and not needs_horizon:
             return batch
         return with_records(header, payload, kept, horizon_ms=self._horizon_ms if needs_horizon else None)

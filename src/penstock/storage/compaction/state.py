@@ -15,13 +15,15 @@ if TYPE_CHECKING:
 class CompactionState:
     """The clean offset of one log, and the pass and swap in progress."""
 
-    __slots__ = ("clean_offset", "is_running", "swap")
+    __slots__ = ("clean_offset", "is_outdated", "is_running", "swap")
 
     def __init__(self) -> None:
         self.clean_offset = 0
         """Everything before this offset is compacted."""
         self.is_running = False
         """Whether a pass is in progress, during which closed segments must not be removed."""
+        self.is_outdated = False
+        """Whether the log was truncated since the last pass began. Its last segment may be active again."""
         self.swap: Swap | None = None
         """The swap in progress. Truncation finishes it first."""
 
@@ -32,6 +34,7 @@ class CompactionState:
     def begin(self) -> None:
         """Begin a pass, during which no segment may be deleted."""
         self.is_running = True
+        self.is_outdated = False
 
     def end(self) -> None:
         self.is_running = False
@@ -41,7 +44,8 @@ class CompactionState:
         self.clean_offset = offset
 
     def truncate(self, offset: int) -> None:
-        """Lower the clean offset of a truncated log."""
+        """Lower the clean offset of a truncated log; a pass in progress must not replace segments anymore."""
+        self.is_outdated = True
         self.clean_offset = min(self.clean_offset, offset)
 
     def begin_swap(self, swap: Swap) -> None:

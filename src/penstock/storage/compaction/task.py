@@ -25,6 +25,8 @@ class Task:
     bound: int
     first_dirty: int
     now_ms: int
+    # Whether `now_ms` may be behind the real time, because the retention clock ignores a jump for now.
+    now_lags: bool
     delete_retention_ms: int
     segment_bytes: int
     index_interval: int

@@ -40,9 +40,10 @@ _read_replica_state = Struct(">iq").unpack_from
 # replica_fetch.py writes what is read here, and reads what is written here.
 ONE_REQUEST_FORMAT = "iiibiiB16sBiiqiqi7siqB"
 ONE_REQUEST_TAIL = b"\x00\x00\x01\x01\x01\x01\x0d"
-_ONE = Struct(">" + ONE_REQUEST_FORMAT)
-_ONE_SIZE = _ONE.size
-_read_one = _ONE.unpack_from
+_ONE_OF_FOLLOWER = Struct(">" + ONE_REQUEST_FORMAT)
+# The usual request of a consumer of one partition: the same without a replica state.
+_ONE_OF_CONSUMER = Struct(">iiibiiB16sBiiqiqi5s")
+_ONE_OF_CONSUMER_TAIL = b"\x00\x00\x01\x01\x00"
 
 
 class FetchPartition:
@@ -112,8 +113,12 @@ class FetchRequest:
 
 def read_request(frame: memoryview, position: int, version: int) -> FetchRequest:
     request = FetchRequest()
-    if len(frame) - position == _ONE_SIZE and version >= REPLICA_STATE_FROM and _read_one_row(request, frame, position):
-        return request
+    if version >= REPLICA_STATE_FROM:
+        size = len(frame) - position
+        if size == _ONE_OF_CONSUMER.size and _read_one_of_consumer(request, frame, position):
+            return request
+        if size == _ONE_OF_FOLLOWER.size and _read_one_of_follower(request, frame, position):
+            return request
     try:
         if version < REPLICA_STATE_FROM:
             request.replica_id = read_i32(frame, position)[0]
@@ -139,22 +144,30 @@ def read_request(frame: memoryview, position: int, version: int) -> FetchRequest
     return request
 
 
-def _read_one_row(request: FetchRequest, frame: memoryview, position: int) -> bool:
+def _read_one_of_consumer(request: FetchRequest, frame: memoryview, position: int) -> bool:
+    """Decode the usual request of a consumer; return False if it is another request of the same length."""
+    (
+        request.max_wait_ms, request.min_bytes, request.max_bytes, request.isolation_level,
+        request.session_id, request.session_epoch,
+        topics, topic, rows, index, leader_epoch, offset, fetched_epoch, start, size, tail,
+    ) = _ONE_OF_CONSUMER.unpack_from(frame, position)  # fmt: skip
+    # Compact lengths are one larger than the length, and 0 is null.
+    if topics != 2 or rows != 2 or tail != _ONE_OF_CONSUMER_TAIL:
+        return False
+    request.partitions.append(FetchPartition(topic, index, leader_epoch, offset, fetched_epoch, start, size))
+    return True
+
+
+def _read_one_of_follower(request: FetchRequest, frame: memoryview, position: int) -> bool:
     """Decode the usual request of a follower; return False if it is another request of the same length."""
     (
-        max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch,
+        request.max_wait_ms, request.min_bytes, request.max_bytes, request.isolation_level,
+        request.session_id, request.session_epoch,
         topics, topic, rows, index, leader_epoch, offset, fetched_epoch, start, size,
         tail, replica_id, replica_epoch, last,
-    ) = _read_one(frame, position)  # fmt: skip
-    # Compact lengths are one larger than the length, and 0 is null.
+    ) = _ONE_OF_FOLLOWER.unpack_from(frame, position)  # fmt: skip
     if topics != 2 or rows != 2 or tail != ONE_REQUEST_TAIL or last:
         return False
-    request.max_wait_ms = max_wait_ms
-    request.min_bytes = min_bytes
-    request.max_bytes = max_bytes
-    request.isolation_level = isolation_level
-    request.session_id = session_id
-    request.session_epoch = session_epoch
     request.replica_id = replica_id
     request.replica_epoch = replica_epoch
     request.partitions.append(FetchPartition(topic, index, leader_epoch, offset, fetched_epoch, start, size))
@@ -298,7 +311,12 @@ class PartitionAnswer:
     @property
     def is_plain(self) -> bool:
         """Return whether it has no field of variable length except records."""
-        return self.aborted is None and self.diverging is None and self.current_leader is None
+        return not self.aborted and self.diverging is None and self.current_leader is None
+
+
+def any_cut(answers: Sequence[PartitionAnswer]) -> bool:
+    """Return whether the log of an answer has more records for the reader, so that it need not wait for new ones."""
+    return any(type(answer.records) is FileSlice and answer.records.is_cut for answer in answers)
 
 
 def write_response(
@@ -369,7 +387,9 @@ def _write_one(correlation_id: int, answer: PartitionAnswer, session_id: int, th
     head = _pack_one(
         _ONE_ANSWER.size - 4 + len(size) + answer.size + len(ONE_RESPONSE_END),
         correlation_id, 0, throttle_ms, 0, session_id, 2, answer.topic, 2, answer.index, answer.error_code,
-        answer.high_watermark, answer.last_stable_offset, answer.log_start_offset, 0, answer.preferred_read_replica,
+        answer.high_watermark, answer.last_stable_offset, answer.log_start_offset,
+        0 if answer.aborted is None else 1,  # null or an empty array
+        answer.preferred_read_replica,
     )  # fmt: skip
     if records is None:
         return [head + size + ONE_RESPONSE_END]

@@ -5,6 +5,7 @@ too early, and each codec converts them into `MalformedRequest` in one place.
 """
 
 from struct import Struct
+from typing import NoReturn
 
 from penstock.wire.frame import MalformedRequest, read_uvarint
 from penstock.wire.frame import skip_tagged_fields as skip_tags
@@ -52,9 +53,14 @@ def read_count(view: memoryview, position: int, *, flexible: bool) -> Positioned
     else:
         count = read_i32(view, position)[0]
         position += 4
+    # Each element takes at least a byte, so a larger count is wrong.
+    if not 0 <= count <= len(view) - position:
+        refuse_count(count, len(view) - position)
+    return count, position
+
+
+def refuse_count(count: int, left: int) -> NoReturn:
+    """Raise MalformedRequest for an array that is null, or announces more elements than there are bytes left."""
     if count < 0:
         raise MalformedRequest("an array is null where the schema forbids it")
-    # Each element takes at least a byte, so a larger count is wrong.
-    if count > len(view) - position:
-        raise MalformedRequest(f"an array announces {count} elements in {len(view) - position} bytes")
-    return count, position
+    raise MalformedRequest(f"an array announces {count} elements in {left} bytes")

@@ -20,6 +20,7 @@ from penstock.wire.hot.primitives import (
     read_i16,
     read_i32,
     read_uvarint,
+    refuse_count,
     skip_tags,
 )
 
@@ -27,6 +28,7 @@ FLEXIBLE_FROM = 9
 TOPIC_ID_FROM = 13
 
 _read_acks_and_timeout = Struct(">hi").unpack_from
+_read_acks_timeout_and_count = Struct(">hii").unpack_from
 _pack_partition = Struct(">ihq").pack
 _pack_times_v2 = Struct(">q").pack
 _pack_times_v5 = Struct(">qq").pack
@@ -66,16 +68,23 @@ def _read_legacy(frame: memoryview, position: int) -> ProduceRequest:
     if size >= 0:
         transactional_id = str(frame[position : position + size], "utf-8", "replace")
         position += size
-    acks, timeout_ms = _read_acks_and_timeout(frame, position)
-    topic_count, position = read_count(frame, position + 6, flexible=False)
+    end = len(frame)
+    acks, timeout_ms, topic_count = _read_acks_timeout_and_count(frame, position)
+    position += 10
+    if not 0 <= topic_count <= end - position:
+        refuse_count(topic_count, end - position)
     left = PARTITION_COUNT_MAX - topic_count
     topics: list[TopicData] = []
     for _ in range(topic_count):
         size = read_i16(frame, position)[0]
         if size < 0:
             raise MalformedRequest("a topic name is null")
-        name = bytes(frame[position + 2 : position + 2 + size])
-        partition_count, position = read_count(frame, position + 2 + size, flexible=False)
+        position += 2 + size
+        name = bytes(frame[position - size : position])
+        partition_count = read_i32(frame, position)[0]
+        position += 4
+        if not 0 <= partition_count <= end - position:
+            refuse_count(partition_count, end - position)
         left -= partition_count
         if left < 0:
             raise MalformedRequest(f"a Produce request names more than {PARTITION_COUNT_MAX} partitions")
@@ -91,7 +100,7 @@ def _read_legacy(frame: memoryview, position: int) -> ProduceRequest:
             else:
                 raise MalformedRequest(f"records of size {size}")
         topics.append((name, partitions))
-    if position > len(frame):
+    if position > end:
         raise MalformedRequest("Produce request ends too early")
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
@@ -186,8 +195,10 @@ def write_response(
     endpoints: Sequence[NodeEndpoint] = (),
 ) -> bytes:
     """Return the whole response frame with size prefix and header."""
-    if len(topics) == 1 and len(topics[0][1]) == 1 and topics[0][1][0].error_code == 0 and version >= 5:
-        return _write_one(version, correlation_id, topics[0][0], topics[0][1][0], throttle_ms)
+    if len(topics) == 1 and version >= 5:
+        topic, results = topics[0]
+        if len(results) == 1 and results[0].error_code == 0:
+            return _write_one(version, correlation_id, topic, results[0], throttle_ms)
     flexible = version >= FLEXIBLE_FROM
     parts = [b"", pack_i32(correlation_id)]
     if flexible:
@@ -238,7 +249,9 @@ def _write_one(version: int, correlation_id: int, topic: bytes, result: Partitio
     """Write the most common response, for one appended batch: the same bytes as the general path."""
     fields = (result.index, 0, result.base_offset, result.log_append_time_ms, result.log_start_offset)
     if version < FLEXIBLE_FROM:
-        tail = (_NO_DETAILS_LEGACY if version >= 8 else b"") + pack_i32(throttle_ms)
+        tail = pack_i32(throttle_ms)
+        if version >= 8:
+            tail = _NO_DETAILS_LEGACY + tail
         size = _ONE_HEAD_SIZE + len(topic) + _ONE_SIZE + len(tail)
         return _pack_one_head(size, correlation_id, 1, len(topic)) + topic + _pack_one(1, *fields) + tail
     if version < TOPIC_ID_FROM:

@@ -1,6 +1,6 @@
 // Keyboard: each page registers its keys, and `?` lists those that are active.
 
-import { useEffect, useRef } from "../vendor/htm-preact.js";
+import { useLayoutEffect, useRef } from "../vendor/htm-preact.js";
 
 const active = new Set();
 let prefix = "";
@@ -10,7 +10,8 @@ let prefixTimer = null;
 export function useKeys(section, bindings) {
   const latest = useRef(bindings);
   latest.current = bindings;
-  useEffect(() => {
+  // As soon as the page is drawn: a key that is pressed before a later effect would be lost.
+  useLayoutEffect(() => {
     const entry = { section, bindings: () => latest.current };
     active.add(entry);
     return () => active.delete(entry);

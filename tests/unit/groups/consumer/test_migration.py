@@ -23,6 +23,7 @@ from penstock.groups.consumer.embedded_protocol import Malformed, read_assignmen
 from penstock.groups.consumer.group import ConsumerGroup
 from penstock.groups.consumer.member import MemberState
 from penstock.groups.records import GroupMetadataKey
+from penstock.groups.turn import SESSION, TimerKey
 from tests.unit.groups.groups_model import GROUP, GroupsModel, topic_id
 
 FOO = topic_id("foo")
@@ -180,6 +181,17 @@ def test_an_upgrade_makes_waiting_members_rejoin() -> None:
     assert {key.kind for key in world.timers} <= {"consumer-session", "consumer-regex"}  # type: ignore[attr-defined]
 
 
+def test_a_group_that_has_only_given_out_a_member_id_becomes_a_consumer_group() -> None:
+    world = GroupsModel({"foo": 2})
+    given = world.ask(join(must_know_member_id=True))
+    assert given.error == MEMBER_ID_REQUIRED
+    new = world.join("n", "foo")
+    assert (new.error, new.member_epoch) == (0, 2)
+    assert TimerKey(SESSION, GROUP, given.member_id) not in world.timers
+    late = world.ask(join(given.member_id, must_know_member_id=True))
+    assert (late.error, late.member_id) == (0, given.member_id)
+
+
 def test_an_upgrade_restarts_the_first_rebalance_even_if_the_new_member_has_no_topics() -> None:
     world = GroupsModel({"foo": 2})
     waiting = world.send(join())
@@ -278,6 +290,30 @@ def test_a_group_that_may_not_be_downgraded_stays_a_consumer_group(settings: dic
     if stays:
         assert world.ask(join(old, owned=(0,))).generation == 3
         assert read_assignment(world.ask(sync(old, 3)).assignment) == {"foo": {0, 1}}
+
+
+def test_classic_members_take_over_partitions_without_a_member_of_the_consumer_protocol() -> None:
+    world = GroupsModel({"foo": 2}, migration_policy=MigrationPolicy.UPGRADE)
+    old = mixed(world)
+    world.beat("n", -1)
+    assert world.ask(beat(old, 2)) == HeartbeatReply(REBALANCE_IN_PROGRESS)
+    assert world.ask(join(old, owned=(0,))).generation == 3
+    assert read_assignment(world.ask(sync(old, 3)).assignment) == {"foo": {0, 1}}
+    world.set_topics(foo=3)
+    assert world.ask(beat(old, 3)) == HeartbeatReply(REBALANCE_IN_PROGRESS)
+    assert world.ask(join(old, owned=(0, 1))).generation == 4
+    assert read_assignment(world.ask(sync(old, 4)).assignment) == {"foo": {0, 1, 2}}
+    assert world.ask(beat(old, 4)) == HeartbeatReply(0)
+
+
+def test_a_classic_member_rejoins_when_the_interval_between_assignments_has_passed() -> None:
+    world = GroupsModel({"foo": 2}, migration_policy=MigrationPolicy.UPGRADE, assignment_interval_ms=5_000)
+    old = mixed(world)
+    world.beat("n", -1)
+    assert world.ask(beat(old, 2)) == HeartbeatReply(0)
+    world.advance(5_000)
+    assert world.ask(beat(old, 2)) == HeartbeatReply(REBALANCE_IN_PROGRESS)
+    assert world.ask(join(old, owned=(0,))).generation == 3
 
 
 @pytest.mark.parametrize("announces_leave", [True, False])

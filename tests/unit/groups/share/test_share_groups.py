@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from penstock.coordinator.decision import Expired, ShardDecision, SharedDecision, Ticket
-from penstock.groups.commands import DeleteGroups, ForgetTopics, ListGroups
+from penstock.groups.commands import DeleteGroups, ForgetTopics, JoinGroup, ListGroups
 from penstock.groups.consumer.topics import Topic, Topics
 from penstock.groups.errors import GroupIdNotFound
 from penstock.groups.records import GroupRecord
@@ -23,6 +23,7 @@ from penstock.groups.share.commands import (
     ShareGroupHeartbeat,
     ShareGroupHeartbeatReply,
     ShareGroupSettings,
+    ShareOffsetsAltered,
     ShareOffsetsDeleted,
     ShareStateInitialized,
     ShareStateReply,
@@ -32,7 +33,7 @@ from penstock.groups.share.commands import (
 from penstock.groups.share.group import ShareGroup
 
 A, B = UUID(int=1), UUID(int=2)
-UNKNOWN_MEMBER, INVALID, NON_EMPTY, NOT_FOUND, FULL, FENCED = 25, 42, 68, 69, 81, 110
+INCONSISTENT, UNKNOWN_MEMBER, INVALID, NON_EMPTY, NOT_FOUND, FULL, FENCED = 23, 25, 42, 68, 69, 81, 110
 
 
 def topics(**counts: int) -> Topics:
@@ -303,6 +304,59 @@ def test_deleted_topics_are_forgotten() -> None:
     assert harness.ask(ReadSharePartitions("g")).partitions == {B: frozenset({0})}
 
 
+def test_an_initialization_that_ends_after_the_deletion_of_the_state_has_no_effect() -> None:
+    harness = Harness()
+    harness.beat("m", 0, "a")
+    initialization = harness.actions
+    harness.beat("m", -1)
+    assert harness.ask(DeleteShareOffsets("g", None)).partitions == {A: frozenset({0, 1})}
+    harness.actions = initialization
+    harness.initialize()
+    harness.ask(ShareOffsetsDeleted("g", frozenset({A})))
+    assert harness.ask(DeleteGroups(("g",))) == (0,)
+
+
+def test_an_initialization_that_ends_after_the_deletion_of_the_topic_has_no_effect() -> None:
+    harness = Harness()
+    harness.beat("m", 0, "a")
+    initialization = harness.actions
+    harness.see(b=1)
+    harness.ask(ForgetTopics((("a", A),)))
+    harness.actions = initialization
+    harness.initialize()
+    assert not harness.group.has_state
+
+
+def test_state_that_is_initialized_while_it_is_being_deleted_is_initialized_again() -> None:
+    harness = Harness()
+    harness.joined()
+    harness.beat("m", -1)
+    harness.ask(DeleteShareOffsets("g", frozenset({A})))
+    epoch = harness.joined().member_epoch
+    assert harness.group.state.initialized == {A: frozenset({0, 1})}
+    harness.ask(ShareOffsetsDeleted("g", frozenset({A})))
+    assert harness.beat("m", epoch).is_initializing
+    harness.initialize()
+    assert harness.group.state.initialized == {A: frozenset({0, 1})}
+
+
+def test_new_offsets_are_state_of_a_group_that_had_none() -> None:
+    harness = Harness()
+    harness.ask(AlterShareOffsets("g"))
+    harness.ask(ShareOffsetsAltered("g", {A: frozenset({1})}))
+    assert harness.group.state.initialized == {A: frozenset({1})}
+    harness.ask(ShareOffsetsAltered("missing", {A: frozenset({1})}))
+
+
+def test_state_of_a_topic_that_is_gone_does_not_keep_a_group() -> None:
+    harness = Harness()
+    harness.joined()
+    harness.beat("m", -1)
+    harness.see(b=1)
+    assert harness.ask(DeleteShareOffsets("g", None)).partitions == {}
+    assert harness.ask(DeleteGroups(("g",))) == (0,)
+
+
 def test_a_group_without_members_can_be_deleted_and_created_again() -> None:
     harness = Harness()
     harness.joined()
@@ -323,3 +377,21 @@ def test_committed_offsets_do_not_exist_in_a_share_group() -> None:
         harness.group.check_fetch(member_id=None, member_epoch=-1)
     with pytest.raises(GroupIdNotFound, match="not a consumer group"):
         harness.group.commit_check(member_id="m", instance_id=None, generation=1)
+
+
+def test_a_member_of_the_classic_protocol_cannot_join_a_share_group() -> None:
+    harness = Harness()
+    epoch = harness.joined().member_epoch
+    joined = harness.ask(
+        JoinGroup(
+            group_id="g",
+            member_id="",
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=10_000,
+            protocol_type="consumer",
+            protocols=(("range", b""),),
+            fresh_id=A,
+        )
+    )
+    assert (joined.error, joined.member_id) == (INCONSISTENT, "")
+    assert harness.beat("m", epoch).error == 0, "the share group is still there"

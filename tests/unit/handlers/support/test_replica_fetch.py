@@ -1,12 +1,19 @@
 """Fetch by followers through its handler, on real replicas."""
 
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 from uuid import UUID
 
 import pytest
 
-from penstock.handlers.support.replica_fetch import ReplicaFetch
+from penstock.handlers.support import replica_fetch
+from penstock.handlers.support.replica_fetch import ANSWERED_MAX, MARKS_MIN, UNFIT_MAX, ReplicaFetch
 from penstock.model.ids import NodeId
+from penstock.replication.follower_sessions import FollowerSession, SessionEntry, Wakeups
+from penstock.wire.api import ApiKey
+from penstock.wire.frame import Header
+from penstock.wire.hot.fetch import FetchPartition, FetchRequest, PartitionAnswer
 from tests.unit.handlers.hot import batch, fetch, fetched, leader, produce, replicated, reply_of
 from tests.unit.replication.replicated_partition import ReplicatedPartition
 
@@ -136,3 +143,57 @@ async def test_an_unknown_session_refuses_the_whole_request() -> None:
     async with replicated() as world:
         reply = reply_of("fetch", 12, as_follower(world, session_id=99, session_epoch=1, topics=[]))
         assert (int(reply.error_code), reply.responses) == (70, ())
+
+
+def test_a_full_response_tries_only_some_of_the_partitions_whose_records_do_not_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried = []
+
+    def read(self: ReplicaFetch, entry: Mock, room: int, *, at_least_one: bool) -> Mock | None:
+        tried.append(entry)
+        return Mock(size=100, error_code=0, diverging=None) if at_least_one else None
+
+    monkeypatch.setattr(ReplicaFetch, "_read", read)
+    monkeypatch.setattr(replica_fetch, "write_response", lambda *_, **__: b"response")
+    entries = [Mock(requested=Mock(offset=0)) for _ in range(3 * UNFIT_MAX)]
+    for entry in entries:
+        entry.partition.log.offsets.end = 7
+    session = Mock(ready=dict.fromkeys(entries), urgent=False, moved={}, by_id=True)
+    request = Mock(max_bytes=100, min_bytes=1, max_wait_ms=500)
+    assert ReplicaFetch(Mock(), Mock(), request, session).attempt() is not None
+    assert tried == entries[: 1 + UNFIT_MAX]
+    assert list(session.ready) == entries[1:], "the next request begins with those that did not fit"
+
+
+def test_the_high_watermarks_of_many_partitions_follow_without_a_wait_and_beside_busy_partitions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    unused: Any = None
+    session = FollowerSession(1, Wakeups(unused), node_id=NodeId(2), client_id="c", broker_epoch=1, by_id=True, now=0.0)
+    log = SimpleNamespace(offsets=SimpleNamespace(start=0))
+    partition: Any = SimpleNamespace(
+        leadership=object(), log=log, marks=SimpleNamespace(high_watermark=7), last_stable_offset=7
+    )
+    entries = [SessionEntry(session, FetchPartition(bytes(16), index, 0, 7, 0, 0, 1)) for index in range(2_000)]
+    for entry in entries:
+        entry.partition = partition
+    metrics = SimpleNamespace(replication_bytes_out=SimpleNamespace(add=lambda size: None))
+    handler: Any = SimpleNamespace(context=SimpleNamespace(metrics=metrics))
+    request, header = FetchRequest(), Header(ApiKey.FETCH, 17, 1, "c", 0)
+    request.max_wait_ms, request.min_bytes, request.max_bytes = 500, 1, 1_000_000
+    monkeypatch.setattr(
+        ReplicaFetch, "_read", lambda _, entry, *__, **___: PartitionAnswer(bytes(16), entry.requested.index, 0, 7)
+    )
+    session.moved = dict.fromkeys(entries[:1_200])
+    sent = []
+    fetch = ReplicaFetch(handler, header, request, session)
+    parts = fetch.attempt(final=True)
+    while parts is not None:
+        sent.append(sum(entry.sent_mark == 7 for entry in entries))
+        parts = fetch.attempt()
+    assert sent == [ANSWERED_MAX, 2 * ANSWERED_MAX, 1_200], "then it waits"
+    session.moved = dict.fromkeys(entries[1_200:])
+    session.ready = dict.fromkeys(entries[:1_200])
+    assert fetch.attempt() is not None
+    assert sum(entry.sent_mark == 7 for entry in entries) == 1_200 + MARKS_MIN

@@ -3,14 +3,18 @@
 from typing import Any
 
 import pytest
+from kio.schema.envelope.v0.request import EnvelopeRequest
 
 from penstock.client.interfaces import PeerUnavailable
+from penstock.handlers import envelope
 from penstock.handlers.support.topic_creation import create_automatically, ensure_topic
 from penstock.model.errors import StorageError
 from penstock.model.ids import TopicName
 from penstock.model.topic import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
+from penstock.security.principal import Principal, encode_principal
 from penstock.wire.api import ApiKey
 from tests.unit.handlers.fakes import FakeNode
+from tests.unit.handlers.requests import LimitedClient
 
 
 @pytest.mark.parametrize(
@@ -80,6 +84,28 @@ async def test_the_controller_on_another_node_gets_the_request() -> None:
     node.context.relay = relay
     await create_automatically(node.context, [TopicName("a"), CONSUMER_OFFSETS])
     assert relay.commands == [(ApiKey.CREATE_TOPICS, ["a", CONSUMER_OFFSETS])]
+
+
+async def test_the_controller_on_another_node_charges_the_client_that_names_the_topic() -> None:
+    world, controller = LimitedClient(), FakeNode()
+    controller.context.throttle.quotas_changed({(("user", None),): {"controller_mutation_rate": 1.0}})
+
+    class Forwarding(OtherController):
+        async def forward(self, frame: bytes, api_key: int, address: bytes, principal: Principal) -> bytes | None:
+            sealed = EnvelopeRequest(
+                request_data=frame, request_principal=encode_principal(principal), client_host_address=address
+            )
+            reply = await controller.ask(envelope.handle, ApiKey.ENVELOPE, sealed)
+            data: bytes | None = reply.response_data
+            return data
+
+    relay: Any = Forwarding(world.node)
+    world.node.context.relay = relay
+    request = world.request(ApiKey.METADATA, 12, None)
+    await create_automatically(world.node.context, [TopicName(f"t{number}") for number in range(20)], request)
+    assert len(controller.image.topics) == 12
+    assert request.header.throttle_ms == 1000
+    assert world.muted == [1.0]
 
 
 async def test_a_topic_stays_missing_if_the_controller_is_gone_or_refuses() -> None:

@@ -121,6 +121,28 @@ async def test_stopping_waits_for_every_requested_sync(caller: SyncCaller) -> No
     assert len(caller.reported) == 2
 
 
+@pytest.mark.parametrize("startable", [0, 1])
+async def test_files_are_synced_although_threads_cannot_be_started(
+    caller: SyncCaller, monkeypatch: pytest.MonkeyPatch, startable: int
+) -> None:
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if len(caller.threads._threads) == startable:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        files = [FakeFile(OSError("no") if number == 3 else None) for number in range(5)]
+        caller.ask(*files)
+        await caller.wait_for_reports(5)
+        assert dict(caller.reported) == {file: file.error for file in files}
+    caller.ask(FakeFile())
+    await caller.wait_for_reports(6)
+    assert len(caller.threads._threads) == disk.SYNC_THREADS
+
+
 def test_a_volume_is_synced_as_a_whole_if_its_file_system_supports_that(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,3 +188,7 @@ def test_the_type_of_a_file_system_is_found_by_its_device(tmp_path: Path, monkey
     assert disk.file_system_type(str(tmp_path)) == "xfs"
     monkeypatch.setattr(disk, "MOUNTS_PATH", str(tmp_path / "missing"))
     assert disk.file_system_type(str(tmp_path)) == ""
+
+
+def test_the_number_of_open_files_is_that_of_the_process() -> None:
+    assert disk.RealDisk().open_files_max() >= 64

@@ -72,7 +72,7 @@ def test_a_second_lock_in_the_same_process_is_refused(tmp_path: Path) -> None:
     lock_folder(str(tmp_path)).release()
 
 
-@pytest.mark.skipif(not hasattr(fcntl, "F_OFD_SETLK"), reason="the system has no open file description locks")
+@pytest.mark.skipif(folder_lock._OFD_SETLK is None, reason="the system has no open file description locks")
 def test_closing_another_descriptor_of_the_file_keeps_the_lock(tmp_path: Path) -> None:
     held = lock_folder(str(tmp_path))
     (tmp_path / ".lock").read_bytes()

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from penstock.ports.real.frame_memory import FIRST_SIZE_MIN, FREE_SIZE, PATIENCE_S, FrameBuffer, FrameMemory
+import mmap
+
+from penstock.ports.real.frame_memory import (
+    FIRST_SIZE_MIN,
+    FREE_SIZE,
+    KEPT_COUNT_MAX,
+    MAPPED_SIZE_MIN,
+    PATIENCE_S,
+    STEP_SIZE_MAX,
+    FrameBuffer,
+    FrameMemory,
+)
 
 MIB = 1024 * 1024
 BUDGET = 512 * MIB
@@ -57,6 +68,40 @@ def test_a_buffer_grows_to_the_frame_and_no_further() -> None:
     assert buffer.filled == len(buffer.data) == 20 * MIB + 1 == memory.used
     memory.give_back(buffer)
     assert memory.used == 0
+
+
+def test_a_large_frame_is_mapped_when_its_memory_is_claimed_and_keeps_its_bytes() -> None:
+    memory = FrameMemory(100 * MIB)
+    content = bytes(range(256)) * (MAPPED_SIZE_MIN // 256)
+    buffer = memory.take(Peer(), MAPPED_SIZE_MIN, memoryview(content)[:10], 0.0)
+    first: object = buffer.data
+    assert memory.fill(buffer, memoryview(content)[10:]) == MAPPED_SIZE_MIN - 10
+    assert (type(first), type(buffer.data)) == (bytearray, mmap.mmap)
+    assert buffer.data[:] == content
+    assert isinstance(arrived(memory, MAPPED_SIZE_MIN - 1, MAPPED_SIZE_MIN - 1).data, bytearray)
+
+
+def test_a_mapped_frame_is_read_in_steps() -> None:
+    memory = FrameMemory(100 * MIB)
+    buffer = arrived(memory, 3 * STEP_SIZE_MAX, FREE_SIZE + 1)
+    assert len(buffer.data) == 3 * STEP_SIZE_MAX
+    assert buffer.end == FREE_SIZE + STEP_SIZE_MAX
+
+
+def test_the_mappings_of_a_burst_of_frames_are_released() -> None:
+    memory = FrameMemory(100 * MIB)
+    buffers = [arrived(memory, MIB, MIB) for _ in range(4 * KEPT_COUNT_MAX)]
+    before = _mapped_count(MIB)
+    while buffers:
+        memory.give_back(buffers.pop())
+    assert before - _mapped_count(MIB) >= 3 * KEPT_COUNT_MAX
+
+
+def _mapped_count(size: int) -> int:
+    """Return how many frames of this size the private mappings of this process have room for."""
+    with open("/proc/self/maps") as maps:
+        ranges = [line.split()[0].split("-") for line in maps if len(line.split()) == 5]
+    return sum((int(end, 16) - int(start, 16)) // size for start, end in ranges)
 
 
 def test_frames_larger_than_the_budget_are_read_one_at_a_time() -> None:

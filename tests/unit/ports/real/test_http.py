@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator
 
 import pytest
@@ -77,3 +78,19 @@ async def test_a_request_that_arrives_in_pieces_is_answered(listener: RealHttpLi
         await asyncio.sleep(0.02)  # so that the pieces arrive one by one
     assert (await asyncio.wait_for(reader.read(), 30)).startswith(b"HTTP/1.1 200 OK")
     writer.close()
+
+
+async def test_a_request_that_has_arrived_is_answered_before_a_flood_of_connections_pushes_it_out(
+    listener: RealHttpListener,
+) -> None:
+    # The kernel completes connections, as many as it queues, before the event loop runs and accepts the first one.
+    with contextlib.ExitStack() as opened:
+        checking = opened.enter_context(socket.create_connection(("127.0.0.1", listener.port)))
+        checking.sendall(b"GET /health HTTP/1.1\r\n\r\n")
+        for _ in range(3 * HEADS_MAX):
+            other = opened.enter_context(socket.socket())
+            other.setblocking(False)
+            other.connect_ex(("127.0.0.1", listener.port))
+        checking.setblocking(False)
+        received = await asyncio.get_running_loop().sock_recv(checking, 100)
+    assert received.startswith(b"HTTP/1.1 200 ")

@@ -5,8 +5,6 @@ import errno
 import os
 import socket
 import struct
-from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import pytest
@@ -14,103 +12,8 @@ import pytest
 from penstock.ports.network import Connection, FileSlice, Limits, Session
 from penstock.ports.real import connection
 from penstock.ports.real.connection import FRAMES_PER_TURN_MAX, SocketConnection
-from penstock.ports.real.disk import RealFile
 from penstock.ports.real.network import READ_SIZE, RealNetwork
-
-
-class Echo:
-    """Answers each frame with itself, or does what a test sets."""
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-        self.frames: list[bytes] = []
-        self.lost_count = 0
-        self.pause_after = 0
-
-    def frame(self, frame: memoryview) -> None:
-        self.frames.append(bytes(frame))
-        if self.pause_after and len(self.frames) == self.pause_after:
-            self.connection.pause_frames()
-        self.connection.send([struct.pack(">i", len(frame)), bytes(frame)])
-
-    def lost(self, error: Exception | None) -> None:
-        self.lost_count += 1
-
-
-class Server:
-    """Listens with one kind of session, and closes everything that a test opens through it."""
-
-    def __init__(self, network: RealNetwork, session: type[Echo] = Echo) -> None:
-        self.network = network
-        self.sessions: list[Echo] = []
-        self.pause_after = 0
-        self._session = session
-        self._opened = ExitStack()
-        self._writers: list[asyncio.StreamWriter] = []
-        self._sending: list[asyncio.Future[None]] = []
-        self.listener = network.listen("127.0.0.1", 0)
-        self.listener.serve(self.accept)
-
-    def accept(self, connection: Connection) -> Echo:
-        session = self._session(connection)
-        session.pause_after = self.pause_after
-        self.sessions.append(session)
-        return session
-
-    async def client(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.listener.port, limit=2**26)
-        self._writers.append(writer)
-        return reader, writer
-
-    def open_socket(self, *, receive_buffer_size: int = 0) -> socket.socket:
-        """Return a connected socket; with a size, one whose buffer does not grow."""
-        sock = self._opened.enter_context(closing(socket.socket()))
-        if receive_buffer_size:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_size)
-        sock.connect(("127.0.0.1", self.listener.port))
-        return sock
-
-    def file(self, path: Path) -> RealFile:
-        return self._opened.enter_context(closing(RealFile(str(path), os.open(path, os.O_RDONLY))))
-
-    def send_later(self, sock: socket.socket, data: memoryview) -> None:
-        """Send in the background as the server reads. What the server does not read is never sent."""
-        self._sending.append(asyncio.ensure_future(asyncio.get_running_loop().sock_sendall(sock, data)))
-
-    async def connection(self) -> SocketConnection:
-        """Wait for the only connection, and return it."""
-        await until(lambda: len(self.network.connections) == 1)
-        (connection,) = self.network.connections
-        return connection
-
-    async def close(self) -> None:
-        for sending in self._sending:
-            sending.cancel()
-        await asyncio.gather(*self._sending, return_exceptions=True)
-        for writer in self._writers:
-            writer.close()
-        for writer in self._writers:
-            with suppress(OSError):
-                await writer.wait_closed()
-        self._opened.close()
-        self.listener.close()
-        self.network.stop()
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[Server]:
-    made = Server(RealNetwork(Limits(frame_size_max=64 * 1024 * 1024)))
-    yield made
-    await made.close()
-
-
-async def until(holds: Callable[[], bool], *, seconds_max: float = 30.0) -> None:
-    """Run the loop until a condition holds."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + seconds_max
-    while not holds():
-        assert loop.time() < deadline, f"the condition does not hold after {seconds_max:.0f} s"
-        await asyncio.sleep(0.001)
+from tests.unit.ports.real.sockets import Echo, Server, count_reads, framed, read_frame, until
 
 
 class StoppedClock:
@@ -120,15 +23,6 @@ class StoppedClock:
         self.seconds = 1000.0
         monkeypatch.setattr(network, "now", lambda: self.seconds)
         monkeypatch.setattr(connection, "now_ns", lambda: int(self.seconds * 1e9))
-
-
-def framed(body: bytes) -> bytes:
-    return struct.pack(">i", len(body)) + body
-
-
-async def read_frame(reader: asyncio.StreamReader) -> bytes:
-    (size,) = struct.unpack(">i", await reader.readexactly(4))
-    return await reader.readexactly(size)
 
 
 @pytest.mark.parametrize("size", [1, 100, 16 * 1024, 16 * 1024 + 1, READ_SIZE - 4, READ_SIZE, READ_SIZE + 1, 3_000_000])
@@ -248,6 +142,25 @@ async def test_a_peer_that_does_not_read_is_not_read() -> None:
             received += len(await loop.sock_recv(client, 1_000_000))
         await sending
         assert len(server.sessions[0].frames) == 50
+    finally:
+        await server.close()
+
+
+async def test_a_slow_peer_does_not_make_the_server_read_many_slices_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "log").write_bytes(bytes(60_000))
+    server = Server(RealNetwork(Limits(send_buffer_size=16 * 1024)))
+    try:
+        server.open_socket(receive_buffer_size=4096)
+        file = server.file(tmp_path / "log")
+        connection = await server.connection()
+        connection.send([FileSlice(file, 0, 60_000) for _ in range(100)])
+        await until(lambda: connection._writing)
+        read = count_reads(monkeypatch)
+        connection.flush()
+        # Each system call would read all 6 MB that are left. How many there are depends on the socket's buffers.
+        assert sum(read) < 3_000_000
     finally:
         await server.close()
 
@@ -540,6 +453,7 @@ async def test_the_owner_of_a_file_learns_of_an_io_error(
     owner = Owner()
     monkeypatch.setattr(os, "sendfile", fail)
     monkeypatch.setattr(os, "pread", fail)
+    monkeypatch.setattr(os, "preadv", fail)
     server.sessions[0].connection.send([b"head", FileSlice(file, 0, size, owner), b"tail"])
     await asyncio.wait_for(reader.read(), 30)
     ((_, error),) = owner.failed

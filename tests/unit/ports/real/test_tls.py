@@ -25,6 +25,7 @@ from penstock.ports.real.stores import load_authorities, load_key
 from penstock.ports.real.tls import CHECK_INTERVAL_S, Reloads, ServerTls
 from tests.support.eventually import eventually_here
 from tests.support.security import Certificates
+from tests.unit.ports.real.sockets import count_reads
 
 pytest.importorskip("cryptography")
 HOST = "127.0.0.1"
@@ -142,6 +143,24 @@ async def test_slices_of_files_are_encrypted(stage: Stage, tmp_path: Path) -> No
     connection.send((pack(">i", 4), b"file"))
     await eventually_here(lambda: bool(session.frames))
     assert session.frames == [content[10:1_500_010] + content[:100] + content[5:70_005]]
+    file.close()
+    disk.stop()
+
+
+async def test_many_slices_of_files_are_not_read_for_every_record(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = os.urandom(60_000)
+    (tmp_path / "file").write_bytes(content)
+    disk = RealDisk()
+    file = disk.open(str(tmp_path / "file"))
+    stage.slices += [FileSlice(file, 0, 60_000) for _ in range(100)]
+    connection, session = await stage.connect()
+    read = count_reads(monkeypatch)
+    connection.send((pack(">i", 4), b"file"))
+    await eventually_here(lambda: bool(session.frames))
+    assert session.frames == [content * 100]
+    assert sum(read) < 4 * len(session.frames[0])
     file.close()
     disk.stop()
 

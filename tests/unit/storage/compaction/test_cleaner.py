@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from penstock.model.ids import PartitionIndex, TopicPartition
+from penstock.storage.compaction.cleaner import LOGS_PER_SLICE
 from penstock.storage.compaction.task import WORKER_DIED, CleanedGroup, Failed, Task, WorkerMessage
 from penstock.wire.batch import HEADER_SIZE, patch_crc
 from penstock.wire.records import Record, encode_batch
@@ -283,3 +284,48 @@ def test_nothing_is_compacted_above_the_high_watermark() -> None:
         )
         assert before <= set(world.records())
         assert world.log.compaction.clean_offset <= mark
+
+
+def test_a_segment_that_a_truncation_made_active_again_is_not_replaced() -> None:
+    """A follower truncates to its high watermark, which may be where the first segment after the pass begins."""
+    world = CompactedPartition()
+    fill(world)
+    world.log.roll()
+    boundary = world.log.end_offset
+    world.put(("uncommitted", "x"))
+
+    def truncate() -> None:
+        worker.before_telling = lambda: None
+        world.log.truncate_to(boundary)
+        world.put(("committed", "y"))
+        world.log.roll()
+
+    worker = AtOnce(world.disk)
+    worker.before_telling = truncate
+    cleaner = cleaner_for(world.store, world.disk, world.clock, worker=worker, stable=lambda _: boundary)
+    cleaner.find_work()
+    assert not cleaner.is_busy
+    world.restart()
+    assert world.table()["committed"] == "y"
+
+
+def test_a_log_that_lost_segments_during_the_search_is_not_compacted_beyond_the_last_stable_offset() -> None:
+    world = CompactedPartition(cleanup_policy=frozenset({"compact", "delete"}), retention_ms=20_000)
+    for index in range(1, LOGS_PER_SLICE + 1):
+        world.store.open(TopicPartition(PARTITION.topic, PartitionIndex(index)), TOPIC_ID, compacted())
+    # Among the first that the search sees.
+    world.store.logs[PARTITION] = world.store.logs.pop(PARTITION)
+    fill(world)
+    world.clock.now_ms += 15_000
+    fill(world)
+    world.log.roll()
+    stable = world.log.end_offset
+    world.put(("k4", "not stable"))
+    cleaner = cleaner_for(
+        world.store, world.disk, world.clock, stable=lambda place: min(stable, stable_end(world.store, place))
+    )
+    cleaner.find_work()
+    world.clock.now_ms += 10_000
+    assert world.log.delete_old_segments(high_watermark=stable, now_ms=world.clock.now_ms) > 0
+    cleaner.find_work()
+    assert world.table(end=stable).keys() == {f"k{number}" for number in range(5)}

@@ -11,6 +11,13 @@ def fill(world: CompactedPartition, rounds: int = 30, keys: int = 5) -> None:
         world.put((f"k{number % keys}", f"value {number} " + "x" * 80))
 
 
+def start_after_downtime(world: CompactedPartition, *, downtime_ms: int) -> None:
+    """Restart the node; its retention clock continues from the stop until it has doubted the downtime long enough."""
+    world.store.close()
+    world.clock.now_ms += downtime_ms
+    world.open()
+
+
 def test_each_key_keeps_its_last_value_at_its_offset() -> None:
     world = CompactedPartition()
     fill(world)
@@ -94,6 +101,47 @@ def test_a_tombstone_is_removed_after_its_delete_horizon() -> None:
     assert not any(record.value is None for record in world.records())
     assert world.table()["k1"] == "stays"
     assert "k0" not in world.table()
+
+
+def test_a_tombstone_stays_for_its_time_when_the_retention_clock_accepts_a_jump() -> None:
+    world = CompactedPartition()
+    start_after_downtime(world, downtime_ms=60_000)
+    fill(world)
+    world.clock.now_ms += 55_000
+    tombstone = world.put(("k0", None))
+    world.compact()
+    # The clock accepts the minute in which the node was stopped.
+    for passed_ms in (6_000, 9_999):
+        world.clock.now_ms += passed_ms
+        world.put(("other", "1"))
+        world.compact()
+        assert tombstone in [record.offset for record in world.records()]
+    world.clock.now_ms += 2
+    world.put(("other", "2"))
+    world.compact()
+    assert tombstone not in [record.offset for record in world.records()]
+    assert "k0" not in world.table()
+
+
+def test_an_obsolete_marker_stays_for_its_time_when_the_retention_clock_accepts_a_jump() -> None:
+    world = CompactedPartition()
+    start_after_downtime(world, downtime_ms=60_000)
+    world.put_in_transaction(9, 0, ("k0", "aborted"))
+    marker = world.end_transaction(9, commit=False)
+    fill(world)
+    # Without the producer, the marker of the emptied transaction is obsolete.
+    world.log.producer_state.producers.clear()
+    world.clock.now_ms += 55_000
+    world.compact()
+    for passed_ms in (0, 6_000, 9_999):
+        world.clock.now_ms += passed_ms
+        world.put(("other", "1"))
+        world.compact()
+        assert marker in [header.base_offset for header, _ in world.batches() if header.is_control]
+    world.clock.now_ms += 2
+    world.put(("other", "2"))
+    world.compact()
+    assert marker not in [header.base_offset for header, _ in world.batches() if header.is_control]
 
 
 def test_nothing_at_or_after_the_last_stable_offset_is_compacted() -> None:

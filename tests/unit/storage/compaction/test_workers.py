@@ -20,8 +20,8 @@ from tests.support.compacting import HandClock, cleaner_for
 from tests.unit.storage.compaction.compacted_partition import NOW_MS, CompactedPartition
 
 TASK = Task(
-    folder="/data/table-0", segments=(), bound=0, first_dirty=0, now_ms=0, delete_retention_ms=0, segment_bytes=1,
-    index_interval=1, index_size_max=1, map_memory=1, map_load_factor=1.0, bytes_per_second=1.0,
+    folder="/data/table-0", segments=(), bound=0, first_dirty=0, now_ms=0, now_lags=False, delete_retention_ms=0,
+    segment_bytes=1, index_interval=1, index_size_max=1, map_memory=1, map_load_factor=1.0, bytes_per_second=1.0,
 )  # fmt: skip
 GROUP = CleanedGroup(base_offset=0, replaced=(0, 5), size=100, txn_entries=(0, 0))
 

@@ -1,0 +1,62 @@
+"""Checkpoints of the high watermarks of partitions with other replicas; that of a single replica is its log end.
+
+A new leader begins with these values. They are gathered and encoded in slices, because there may be thousands. Calls
+storage/store.py, which ignores values that are outdated by a truncation.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from penstock.model.errors import StorageError
+from penstock.model.ids import TopicPartition
+from penstock.model.job import Job, finish
+from penstock.storage.store import LogStore
+
+if TYPE_CHECKING:
+    from penstock.replication.replicas import Replicas
+
+logger = logging.getLogger(__name__)
+
+PARTITIONS_PER_SLICE: Final = 200
+
+
+class MarkCheckpoints:
+    """Writes the high watermarks of one data folder."""
+
+    def __init__(self, store: LogStore, replicas: Replicas) -> None:
+        self._store = store
+        self._replicas = replicas
+
+    def checkpoint_later(self) -> None:
+        """Write the high watermarks in slices."""
+        if self._store.failure is None:
+            self._store.checkpoint_high_watermarks_later(self._gather())
+
+    def checkpoint(self) -> None:
+        """Write the high watermarks before returning, when the node stops."""
+        if self._store.failure is not None:
+            return
+        try:
+            self._store.checkpoint_high_watermarks(finish(self._gather()))
+        except StorageError as error:
+            logger.warning("cannot write the high watermarks: %s", error)
+
+    def _gather(self) -> Job[dict[TopicPartition, int]]:
+        image = self._replicas.image
+        marks: dict[TopicPartition, int] = {}
+        # Logs that are not open yet keep the values that were read at startup.
+        for count, (topic_partition, mark) in enumerate(list(self._store.high_watermarks.items()), 1):
+            if image.partition(topic_partition.topic, topic_partition.partition) is not None:
+                marks[topic_partition] = mark
+            if count % PARTITIONS_PER_SLICE == 0:
+                yield None
+        # Recovery treats a log that ends before its high watermark as damaged, and a follower may learn a high
+        # watermark before the records below it are durable here. The entry of a damaged log stays as it is.
+        for count, each in enumerate(list(self._replicas.all()), 1):
+            if len(each.replicas) > 1 and each.log.damage is None:
+                marks[each.log.topic_partition] = min(each.high_watermark, each.log.durable_offset)
+            if count % PARTITIONS_PER_SLICE == 0:
+                yield None
+        return marks
