@@ -354,16 +354,9 @@ class ProducerState:
 
     def decode(self, content: bytes, now_ms: int) -> None:
         """Replace the state by a snapshot; raise Corruption if it is damaged or has an unknown version."""
-        try:
-            version, crc = _PREFIX.unpack_from(content)
-            count = _COUNT.unpack_from(content, _PREFIX.size)[0]
-        except StructError:
-            raise Corruption(f"the producer snapshot has only {len(content)} bytes") from None
-        body = memoryview(content)[_PREFIX.size :]
-        if version != SNAPSHOT_VERSION or crc != crc32c(body) or len(body) != _COUNT.size + count * _ENTRY.size:
-            raise Corruption("the producer snapshot fails its checks")
+        entries = snapshot_entries(content)
         self.clear()
-        for entry in _ENTRY.iter_unpack(body[_COUNT.size :]):
+        for entry in _ENTRY.iter_unpack(entries):
             self._take_entry(entry, now_ms)
         # Entries are ordered by producer, transactions by first offset.
         for producer in sorted(self, key=lambda each: each.txn_first_offset):
@@ -384,6 +377,19 @@ class ProducerState:
             # The offset of the marker is not stored: it is after the batch, unless a transaction is open.
             behind = -1 if txn_first_offset >= 0 and last_offset >= 0 else last_offset + 1
             producer.set_marker(behind, timestamp, coordinator_epoch)
+
+
+def snapshot_entries(content: bytes) -> memoryview:
+    """Return the encoded entries of a snapshot; raise Corruption if it is damaged or has an unknown version."""
+    try:
+        version, crc = _PREFIX.unpack_from(content)
+        count = _COUNT.unpack_from(content, _PREFIX.size)[0]
+    except StructError:
+        raise Corruption(f"the producer snapshot has only {len(content)} bytes") from None
+    body = memoryview(content)[_PREFIX.size :]
+    if version != SNAPSHOT_VERSION or crc != crc32c(body) or len(body) != _COUNT.size + count * _ENTRY.size:
+        raise Corruption("the producer snapshot fails its checks")
+    return body[_COUNT.size :]
 
 
 def _entries(producer: Producer) -> Iterator[bytes]:

@@ -24,7 +24,7 @@ from penstock.storage.epoch_recovery import load_epochs
 from penstock.storage.index_builder import IndexBuilder
 from penstock.storage.lenient_disk import LenientDisk, read_in_parts
 from penstock.storage.log_segments import is_small
-from penstock.storage.producer_snapshots import load_producers, remove_snapshots
+from penstock.storage.producer_snapshots import load_producers, make_durable, remove_snapshots
 from penstock.storage.producer_state import ProducerState
 from penstock.storage.scan import BLOCK_SIZE, OFFSET_MAX, BadBatch
 from penstock.storage.segment import Damaged, Segment
@@ -197,6 +197,8 @@ def _plan(
     start = max(known.log_start, segment_list.begins_at or 0)
     # A power failure may have undone the deletion of some segments but not of others.
     deleted = [segment for segment, following in pairwise(state.segments) if following.base_offset <= start]
+    if deleted:
+        make_durable(directory, folder, state.segments[: len(deleted) + 1], now_ms)
     _remove_segments(directory, state, deleted)
     loss = first_loss(
         segment_list,
@@ -305,7 +307,7 @@ def _restart_at(plan: _Plan, offset: int) -> None:
     plan.state.segments.clear()
     plan.state.notes.append(f"{plan.folder}: removed all records, because the log starts at offset {offset}")
     _create_first_segment(plan, offset)
-    plan.state.producers.clear()
+    load_producers(plan.disk, plan.folder, plan.state.segments, plan.state.producers, offset, plan.now_ms)
     plan.state.unflushed.clear()
     plan.state.unsynced_indexes.clear()
     plan.state.end_offset = plan.state.flushed_offset = offset

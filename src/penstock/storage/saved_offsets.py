@@ -102,7 +102,9 @@ class SavedOffsets:
             self._begin()
 
     def when_saved(self, done: Done) -> None:
-        """Call back when all current offsets are durable, or with the error."""
+        """Call back when all current offsets are durable, or with the error; never after `stop`."""
+        if self._is_stopped:
+            return
         if not self._is_busy and not self._is_stale:
             done(None)
             return

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.model.errors import OffsetOutOfRange
+from penstock.ports.disk import File
 from penstock.storage import aborted, producer_snapshots
 from penstock.storage.scan import BadBatch
 from penstock.storage.segment import Damaged, Segment, file_name
@@ -45,9 +46,14 @@ def delete_old_segments(log: Log, high_watermark: int, now_ms: int) -> int:
     count = _count_deletable(log, high_watermark, now_ms)
     if count == 0:
         return 0
+    kept = log.segments.bases[count]
+    advance_start(log, max(log.start_offset, kept))
     # The start must be durable before files are removed, so that it does not move back after a crash.
-    advance_start(log, max(log.start_offset, log.segments.bases[count]))
-    log.checkpoints.when_start_saved(partial(_drop_hidden_segments, log, now_ms))
+    drop = partial(log.checkpoints.when_start_saved, partial(_drop_segments_before, log, kept, now_ms))
+    if log.producer_state.producers:
+        _sync_producers(log, log.segments[: count + 1], now_ms, drop)
+    else:
+        drop()
     return count
 
 
@@ -66,11 +72,52 @@ def may_delete(log: Log, now_ms: int) -> bool:
     return active.max_timestamp < now_ms - settings.retention_ms
 
 
-def _drop_hidden_segments(log: Log, now_ms: int, error: OSError | None) -> None:
-    """Remove the segments before the start, now that it is on disk; after an error the next round tries again."""
+def _sync_producers(log: Log, segments: Sequence[Segment], now_ms: int, done: Callable[[], None]) -> None:
+    """Make the producer snapshot at the start of the last segment durable, off the event loop, and call back.
+
+    It is the only trace of a producer whose records are all in the other segments, which are removed next.
+    """
+    disk = log.directory.disk
+
+    def completed(file: File | None, error: BaseException | None) -> None:
+        if error is not None:
+            # The disk may be full: what is removed next frees space.
+            logger.warning(
+                "%s: cannot write the producer snapshot before its records are removed: %s", log.folder, error
+            )
+        if file is None:
+            done()
+        else:
+            disk.sync_later(file, partial(synced, file))
+
+    def synced(file: File, error: OSError | None) -> None:
+        file.close()
+        if error is not None:
+            log.directory.fail(error)
+        elif not log.is_abandoned:
+            disk.sync_folder_later(log.folder, name_synced)
+
+    def name_synced(error: OSError | None) -> None:
+        if log.is_abandoned:
+            return
+        if error is not None:
+            log.directory.fail(error)
+        else:
+            done()
+
+    log.directory.run(producer_snapshots.complete(disk, log.folder, segments, now_ms), completed)
+
+
+def _drop_segments_before(log: Log, kept: int, now_ms: int, error: OSError | None) -> None:
+    """Remove the segments before the one that begins at an offset, now that the log start is on disk.
+
+    After an error, or if the segments have changed meanwhile, the next round tries again.
+    """
     if error is not None or log.compaction.is_running or log.is_abandoned or log.directory.failure is not None:
         return
-    count = bisect_right(log.segments.bases, log.start_offset) - 1
+    count = bisect_left(log.segments.bases, kept)
+    if log.segments.bases[count : count + 1] != [kept]:
+        return
     if log.damaged_from is not None:
         count = min(count, bisect_right(log.segments.bases, log.damaged_from) - 1)
     removed = log.segments[: max(count, 0)]

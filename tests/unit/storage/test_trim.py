@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.model.errors import OffsetOutOfRange, StorageError
 from penstock.model.job import finish
+from penstock.storage.log import Log
 from penstock.storage.log_checkpoints import LogCheckpoints
 from penstock.storage.trim import may_delete
 from penstock_sim.disk import SimDisk
@@ -285,3 +286,94 @@ def test_damaged_segments_are_not_removed_with_those_before_them() -> None:
     damaged = log.segments[1]
     waiting.pop()(None)
     assert log.segments[0] is damaged
+
+
+def producer_after(disk: SimDisk, log_start: int) -> int:
+    """Return the next sequence of the only producer after a restart; 0 if it is unknown."""
+    log = open_log(disk, log_start=log_start, recovery_point=log_start, retention_ms=5000)
+    return max((producer.next_sequence for producer in log.producers()), default=0)
+
+
+def written_by_a_producer(disk: SimDisk) -> Log:
+    """Return a log with old records of a producer, and a segment with newer records of others."""
+    log = open_log(disk, retention_ms=5000)
+    for sequence in range(30):
+        append(log, idempotent(sequence=sequence, value=b"v" * 150, timestamp=OLD_MS))
+    log.roll()
+    fill(log, [3] * 4, timestamp=NOW_MS)
+    for folder in ("/", "/data"):
+        disk.sync_folder(folder)
+    return log
+
+
+def test_a_producer_whose_records_were_removed_is_known_after_a_power_failure() -> None:
+    disk = SimDisk()
+    log = written_by_a_producer(disk)
+    assert log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS) > 1
+    disk.crash(kept=0.0)
+    assert producer_after(disk, log_start=30) == 30
+
+
+def test_a_snapshot_that_a_power_failure_has_torn_is_written_again_before_its_records_are_removed() -> None:
+    disk = SimDisk()
+    log = written_by_a_producer(disk)
+    disk.put_back(f"{FOLDER}/{30:020d}.snapshot", b"torn")
+    log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS)
+    disk.crash(kept=0.0)
+    assert producer_after(disk, log_start=30) == 30
+
+
+def test_a_start_that_removes_records_keeps_their_producer_over_another_power_failure() -> None:
+    disk = SimDisk()
+    log = written_by_a_producer(disk)
+    log.flush()
+    disk.crash(kept=0.0)
+    # DeleteRecords moved the start, and the node died before the segments were removed.
+    assert producer_after(disk, log_start=30) == 30
+    disk.crash(kept=0.0)
+    assert producer_after(disk, log_start=30) == 30
+
+
+def test_records_are_removed_although_a_full_disk_has_no_room_for_the_snapshot() -> None:
+    disk = SimDisk()
+    log = written_by_a_producer(disk)
+    disk.remove(f"{FOLDER}/{30:020d}.snapshot")
+    disk.failing["write"] = errno.ENOSPC
+    log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS)
+    assert log.segments.bases[0] == 30
+
+
+def test_records_stay_until_the_snapshot_is_synced() -> None:
+    disk = SimDisk(syncs_at_once=False)
+    log = written_by_a_producer(disk)
+    while disk.finish_sync():
+        pass
+    log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS)
+    assert log.segments.bases[0] == 0
+    while disk.finish_sync():
+        pass
+    assert log.segments.bases[0] == 30
+
+
+def test_a_failed_sync_of_the_snapshot_takes_the_data_folder_offline_and_removes_nothing() -> None:
+    disk = SimDisk(syncs_at_once=False)
+    log = written_by_a_producer(disk)
+    while disk.finish_sync():
+        pass
+    log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS)
+    disk.finish_sync(OSError(errno.EIO, "bad sector"))
+    assert log.directory.failure is not None
+    assert log.segments.bases[0] == 0
+
+
+def test_a_deleted_log_removes_no_segments_after_the_snapshot_is_synced() -> None:
+    disk = SimDisk(syncs_at_once=False)
+    log = written_by_a_producer(disk)
+    while disk.finish_sync():
+        pass
+    log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS)
+    log.abandon()
+    while disk.finish_sync():
+        pass
+    assert log.directory.failure is None
+    assert log.segments.bases[0] == 0
