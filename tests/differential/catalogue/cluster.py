@@ -6,7 +6,7 @@ from tests.differential.batches import batch
 from tests.differential.catalogue.requests import produce
 from tests.differential.entities import framed
 from tests.differential.scenario import scenario
-from tests.differential.session import Session
+from tests.differential.session import REQUEST_MS_MAX, Session
 
 SERVED = (0, 1, 2, 3, *range(17, 24), *range(29, 34), *range(35, 42), 44, 46, 50, 57, 60, 74, 75)
 
@@ -74,10 +74,12 @@ def log_folders_in_every_version(s: Session) -> None:
 @scenario
 def nothing_is_being_reassigned(s: Session) -> None:
     topic = s.topic()
-    s.call("list_partition_reassignments", 0, "of all topics", topics=None, timeout=1000)
-    s.call("list_partition_reassignments", 0, topics=[{"name": topic, "partition_indexes": [0, 7]}], timeout=1000)
+    s.call("list_partition_reassignments", 0, "of all topics", topics=None, timeout=REQUEST_MS_MAX)
+    s.call(
+        "list_partition_reassignments", 0, topics=[{"name": topic, "partition_indexes": [0, 7]}], timeout=REQUEST_MS_MAX
+    )
     s.call("list_partition_reassignments", 0, "of an unknown topic",
-           topics=[{"name": s.name("none"), "partition_indexes": [0]}], timeout=1000)  # fmt: skip
+           topics=[{"name": s.name("none"), "partition_indexes": [0]}], timeout=REQUEST_MS_MAX)  # fmt: skip
 
 
 @scenario
@@ -85,9 +87,9 @@ def features_that_cannot_be_changed(s: Session) -> None:
     for version in range(3):
         for name, level, kind in (("no.such.feature", 1, 1), ("metadata.version", 99, 1), ("metadata.version", 1, 1)):
             update = {"feature": name, "max_version_level": level, "allow_downgrade": False, "upgrade_type": kind}
-            s.call("update_features", version, f"{name} to {level}", timeout=2000, feature_updates=[update],
+            s.call("update_features", version, f"{name} to {level}", timeout=REQUEST_MS_MAX, feature_updates=[update],
                    validate_only=False)  # fmt: skip
-    s.call("update_features", 2, "nothing at all", timeout=2000, feature_updates=[])
+    s.call("update_features", 2, "nothing at all", timeout=REQUEST_MS_MAX, feature_updates=[])
 
 
 @scenario
@@ -98,7 +100,7 @@ def the_version_of_the_quorum_goes_up_and_never_down(s: Session) -> None:
             update = {
                 "feature": "kraft.version", "max_version_level": level, "allow_downgrade": False, "upgrade_type": kind,
             }  # fmt: skip
-            s.call("update_features", version, f"kraft.version to {level}, type {kind}", timeout=2000,
+            s.call("update_features", version, f"kraft.version to {level}, type {kind}", timeout=REQUEST_MS_MAX,
                    feature_updates=[update], validate_only=False)  # fmt: skip
     told = s.ask("api_versions", 4, client_software_name="a", client_software_version="1")
     if isinstance(told, dict):

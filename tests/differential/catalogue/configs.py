@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.differential.scenario import scenario
-from tests.differential.session import Answer, Session
+from tests.differential.session import REQUEST_MS_MAX, SILENCE_SECONDS, Answer, Session
 
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -130,7 +130,9 @@ def values_out_of_range_change_nothing(s: Session) -> None:
         change(s, f"{option}={value}", TOPIC, topic, ("segment.ms", SET, "70000"), (option, SET, value))
         creation = {"name": s.name("made"), "num_partitions": 1, "replication_factor": 1,
                     "configs": [{"name": option, "value": value}]}  # fmt: skip
-        s.call("create_topics", 7, f"with {option}={value}", topics=[creation], timeout=5000, validate_only=True)
+        s.call(
+            "create_topics", 7, f"with {option}={value}", topics=[creation], timeout=REQUEST_MS_MAX, validate_only=True
+        )
     describe(s, 4, "unchanged", TOPIC, topic, [*dict(REFUSED_VALUES), "segment.ms"])
 
 
@@ -144,7 +146,7 @@ def values_that_contradict_each_other(s: Session) -> None:
             change(s, f"{option}={value} alone, one after the other", TOPIC, topic, (option, SET, value))
         creation = {"name": s.name("made"), "num_partitions": 1, "replication_factor": 1,
                     "configs": [{"name": option, "value": value} for option, value in values.items()]}  # fmt: skip
-        s.call("create_topics", 7, f"with {label}", topics=[creation], timeout=5000, validate_only=True)
+        s.call("create_topics", 7, f"with {label}", topics=[creation], timeout=REQUEST_MS_MAX, validate_only=True)
 
 
 @scenario
@@ -186,6 +188,7 @@ def broker_values_of_compaction(s: Session) -> None:
 
 @scenario
 def the_same_resource_twice(s: Session) -> None:
+    s.answer_seconds_max = SILENCE_SECONDS
     topic = s.topic()
     row = {
         "resource_type": TOPIC,

@@ -10,7 +10,7 @@ from tests.differential.catalogue.metadata import NO_SUCH_ID
 from tests.differential.catalogue.requests import FETCH_VERSIONS, fetch, fetch_partition, produce
 from tests.differential.entities import request_frame
 from tests.differential.scenario import scenario
-from tests.differential.session import Session
+from tests.differential.session import REQUEST_MS_MAX, Session
 
 
 def filled(s: Session, *, batches: int = 4, count: int = 5, partitions: int = 1) -> str:
@@ -69,7 +69,7 @@ def fetch_waits_for_enough_bytes_but_not_for_ever(s: Session) -> None:
 def fetch_from_a_log_that_begins_later(s: Session) -> None:
     topic = filled(s)
     rows = [{"name": topic, "partitions": [{"partition_index": 0, "offset": 7}]}]
-    s.call("delete_records", 2, topics=rows, timeout=2000)
+    s.call("delete_records", 2, topics=rows, timeout=REQUEST_MS_MAX)
     for version in (4, 5, 11, 13):
         for offset in (0, 6, 7, 8):
             fetch(s, topic, fetch_partition(offset), version=version, label=f"from {offset}")

@@ -21,7 +21,7 @@ from tests.differential.catalogue.group_requests import (
     until_rebalancing,
 )
 from tests.differential.scenario import scenario
-from tests.differential.session import Session
+from tests.differential.session import REQUEST_MS_MAX, Session
 
 LAST = "o"
 """A member id that the uniform assignor processes last on both brokers.
@@ -268,7 +268,7 @@ def topics_change_under_consumer_groups(s: Session) -> None:
     ready(s, group.group)
     epoch = int(group.join("a", "a", topic)["member_epoch"])
     commit(s, group.group, (0, 7), topic=topic, generation=epoch, member="a")
-    s.call("create_partitions", 3, topics=[{"name": topic, "count": 3, "assignments": None}], timeout=5000)
+    s.call("create_partitions", 3, topics=[{"name": topic, "count": 3, "assignments": None}], timeout=REQUEST_MS_MAX)
     s.settle(topic, 3)
     epoch += 1
     s.until(
@@ -281,7 +281,7 @@ def topics_change_under_consumer_groups(s: Session) -> None:
         member_epoch=epoch - 1,
         topic_partitions=None,
     )
-    s.call("delete_topics", 6, topics=[{"name": topic, "topic_id": None}], timeout=5000)
+    s.call("delete_topics", 6, topics=[{"name": topic, "topic_id": None}], timeout=REQUEST_MS_MAX)
     epoch += 1
     s.until(
         lambda answer: answer["error_code"] != "0 none" or answer["assignment"] is not None,

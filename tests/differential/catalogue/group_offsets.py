@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.differential.catalogue.group_requests import commit, fetch_offsets, ready, stable_member
 from tests.differential.scenario import scenario
-from tests.differential.session import Session
+from tests.differential.session import REQUEST_MS_MAX, Session
 
 COMMIT_VERSIONS = range(2, 11)
 FETCH_VERSIONS = range(1, 11)
@@ -170,7 +170,7 @@ def offsets_go_with_their_topic(s: Session) -> None:
     ready(s, group)
     commit(s, group, (0, 5), topic=topic)
     commit(s, group, (0, 6), topic=other)
-    s.call("delete_topics", 6, topics=[{"name": topic, "topic_id": None}], timeout=5000)
+    s.call("delete_topics", 6, topics=[{"name": topic, "topic_id": None}], timeout=REQUEST_MS_MAX)
     s.until(
         lambda answer: len(answer["groups"][0]["topics"]) == 1,
         "offset_fetch", 9, "once the topic is gone", groups=[{"group_id": group, "topics": None, "member_epoch": -1}],

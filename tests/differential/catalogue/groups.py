@@ -17,7 +17,7 @@ from tests.differential.catalogue.group_requests import (
     until_rebalancing,
 )
 from tests.differential.scenario import scenario
-from tests.differential.session import Session
+from tests.differential.session import SILENCE_SECONDS, Session
 
 
 @scenario
@@ -226,6 +226,7 @@ def groups_that_are_full(s: Session) -> None:
 
 @scenario
 def subscriptions_that_nobody_can_read(s: Session) -> None:
+    s.answer_seconds_max = SILENCE_SECONDS
     group = s.name("g")
     ready(s, group)
     member = new_member(s, group, metadata=b"said by the client")

@@ -7,7 +7,7 @@ from typing import Any
 from tests.differential.batches import batch
 from tests.differential.catalogue.requests import fetch, fetch_partition, produce
 from tests.differential.scenario import scenario
-from tests.differential.session import Session
+from tests.differential.session import REQUEST_MS_MAX, Session
 
 SEQUENCE_MAX = 2**31 - 1
 
@@ -103,6 +103,6 @@ def duplicates_after_the_records_were_deleted(s: Session) -> None:
     first = batch(2, producer_id=who, producer_epoch=0, base_sequence=0)
     produce(s, topic, first)
     rows = [{"name": topic, "partitions": [{"partition_index": 0, "offset": -1}]}]
-    s.call("delete_records", 2, topics=rows, timeout=2000)
+    s.call("delete_records", 2, topics=rows, timeout=REQUEST_MS_MAX)
     produce(s, topic, first, label="again")
     produce(s, topic, batch(1, producer_id=who, producer_epoch=0, base_sequence=2), label="going on")

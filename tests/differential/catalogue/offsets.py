@@ -7,7 +7,7 @@ from typing import Any
 from tests.differential.batches import START, Batch, batch, record
 from tests.differential.catalogue.requests import produce
 from tests.differential.scenario import scenario
-from tests.differential.session import Session
+from tests.differential.session import REQUEST_MS_MAX, Session
 
 VERSIONS = range(1, 12)
 
@@ -24,7 +24,7 @@ def look_up(s: Session, version: int, label: str, *topics: dict[str, Any], isola
         label,
         replica_id=-1,
         isolation_level=isolation_level,
-        timeout=2000,
+        timeout=REQUEST_MS_MAX,
         topics=list(topics),
     )
 
@@ -95,7 +95,7 @@ def offsets_after_records_were_deleted(s: Session) -> None:
     topic = s.topic()
     produce(s, topic, batch(10))
     rows = [{"name": topic, "partitions": [{"partition_index": 0, "offset": 4}]}]
-    s.call("delete_records", 2, topics=rows, timeout=2000)
+    s.call("delete_records", 2, topics=rows, timeout=REQUEST_MS_MAX)
     for timestamp in (-1, -2, -3, -4, START, START + 2000, START + 5000):
         look_up(s, 8, f"of {timestamp - START if timestamp > 0 else timestamp}", asked(topic, timestamp))
 

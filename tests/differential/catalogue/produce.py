@@ -9,7 +9,7 @@ from tests.differential.batches import START, Batch, batch, gzipped, record, var
 from tests.differential.catalogue.metadata import NO_SUCH_ID
 from tests.differential.catalogue.requests import PRODUCE_VERSIONS, fetch, fetch_partition, produce
 from tests.differential.scenario import scenario
-from tests.differential.session import ANSWER_SECONDS_MAX, Session
+from tests.differential.session import REQUEST_MS_MAX, SILENCE_SECONDS, Session
 
 LONG_AGO, FAR_AHEAD = 1, 4_000_000_000_000
 
@@ -48,7 +48,7 @@ def acks_0_has_no_answer_but_an_error_closes(s: Session) -> None:
     topic = s.topic()
     from tests.differential.entities import request_frame
 
-    def send(label: str, records: bytes, partition: int = 0, *, seconds_max: float = ANSWER_SECONDS_MAX) -> None:
+    def send(label: str, records: bytes, partition: int = 0, *, seconds_max: float | None = None) -> None:
         rows = [{"name": topic, "partition_data": [{"index": partition, "records": records}]}]
         frame = request_frame("produce", 9, {"acks": 0, "timeout": 1000, "topic_data": rows})
         s.raw(label, frame, seconds_max=seconds_max)
@@ -77,6 +77,7 @@ def produce_each(s: Session, cases: Mapping[str, bytes | None]) -> None:
 
 @scenario
 def batches_that_lie(s: Session) -> None:
+    s.answer_seconds_max = SILENCE_SECONDS
     three = tuple(record(n) for n in range(3))
     cases: dict[str, bytes | None] = {
         "null records": None,
@@ -237,9 +238,9 @@ def several_partitions_in_one_request(s: Session) -> None:
         {"name": s.name("none"), "partition_data": [{"index": 0, "records": batch(3)}]},
     ]  # fmt: skip
     for version in (3, 8, 9, 11):
-        s.call("produce", version, acks=-1, timeout=2000, topic_data=rows)
-    s.call("produce", 11, "nothing", acks=-1, timeout=2000, topic_data=[])
-    s.call("produce", 11, "a topic of no partitions", acks=-1, timeout=2000, topic_data=[{"name": topic}])
+        s.call("produce", version, acks=-1, timeout=REQUEST_MS_MAX, topic_data=rows)
+    s.call("produce", 11, "nothing", acks=-1, timeout=REQUEST_MS_MAX, topic_data=[])
+    s.call("produce", 11, "a topic of no partitions", acks=-1, timeout=REQUEST_MS_MAX, topic_data=[{"name": topic}])
 
 
 @scenario

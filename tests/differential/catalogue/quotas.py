@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from tests.differential.scenario import scenario
-from tests.differential.session import SETTLE_SECONDS_MAX, Session
+from tests.differential.session import REQUEST_MS_MAX, SETTLE_SECONDS_MAX, Session
 from tests.support.eventually import eventually
 
 Change = tuple[str, float | None]
@@ -160,7 +160,7 @@ def changes_of_topics_over_the_quota(s: Session) -> None:
 
     def once(api: str, version: int, label: str, **values: Any) -> None:
         s.hang_up()
-        s.call(api, version, label, timeout=10_000, **values)
+        s.call(api, version, label, timeout=REQUEST_MS_MAX, **values)
 
     def limit(rate: float | None) -> None:
         s.hang_up()

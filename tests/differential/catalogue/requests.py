@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.differential.session import Answer, Session
+from tests.differential.session import REQUEST_MS_MAX, Answer, Session
 
 FETCH_VERSIONS = range(4, 19)
 PRODUCE_VERSIONS = range(3, 14)
@@ -28,7 +28,8 @@ def produce(
     if version > NAMES_UNTIL:
         data["topic_id"] = topic_id or s.topic_id(topic)
     return s.call(
-        "produce", version, label, acks=acks, timeout=5000, topic_data=[data], transactional_id=transactional_id
+        "produce", version, label,
+        acks=acks, timeout=REQUEST_MS_MAX, topic_data=[data], transactional_id=transactional_id,
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from tests.differential.session import Answer, Session
 GROUP_CONFIG = 32
 UNKNOWN_ID = "7c0a4a1c-0d9b-5f0a-9a55-6f6e2d67a8d1"
 # A fetch that gets records returns as soon as the leader has loaded the partition, which takes long on a busy machine.
-LOADING_MS_MAX = 12_000
+LOADING_MS_MAX = 30_000
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 
 

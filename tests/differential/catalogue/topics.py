@@ -8,7 +8,7 @@ from tests.differential.batches import batch
 from tests.differential.catalogue.metadata import NO_SUCH_ID, STRANGE_NAMES
 from tests.differential.catalogue.requests import produce
 from tests.differential.scenario import scenario
-from tests.differential.session import Session
+from tests.differential.session import REQUEST_MS_MAX, Session
 
 
 def new_topic(name: str, *, partitions: int = 1, replicas: int = 1, **more: Any) -> dict[str, Any]:
@@ -16,7 +16,7 @@ def new_topic(name: str, *, partitions: int = 1, replicas: int = 1, **more: Any)
 
 
 def create(s: Session, label: str, *topics: dict[str, Any], version: int = 7, validate_only: bool = False) -> None:
-    s.call("create_topics", version, label, topics=list(topics), timeout=5000, validate_only=validate_only)
+    s.call("create_topics", version, label, topics=list(topics), timeout=REQUEST_MS_MAX, validate_only=validate_only)
 
 
 @scenario
@@ -97,18 +97,20 @@ def topics_are_deleted_in_every_version(s: Session) -> None:
     for version in range(1, 7):
         topic = s.topic(f"v{version}")
         named: dict[str, Any] = {"topic_names": [topic], "topics": [{"name": topic, "topic_id": None}]}
-        s.call("delete_topics", version, timeout=5000, **named)
+        s.call("delete_topics", version, timeout=REQUEST_MS_MAX, **named)
         s.until(lambda answer: "0 none" not in str(answer["responses"]), "delete_topics", version, "again",
-                timeout=5000, **named)  # fmt: skip
+                timeout=REQUEST_MS_MAX, **named)  # fmt: skip
     topic = s.topic("by-id")
     known = s.topic_id(topic)
-    s.call("delete_topics", 6, "by an unknown id", timeout=5000, topics=[{"name": None, "topic_id": NO_SUCH_ID}])
-    s.call("delete_topics", 6, "by both", timeout=5000, topics=[{"name": topic, "topic_id": known}])
-    s.call("delete_topics", 6, "by neither", timeout=5000, topics=[{"name": None, "topic_id": None}])
-    s.call("delete_topics", 6, "by id twice", timeout=5000, topics=[{"name": None, "topic_id": known}] * 2)
-    s.call("delete_topics", 6, "by id", timeout=5000, topics=[{"name": None, "topic_id": known}])
-    s.call("delete_topics", 6, "nothing", timeout=5000, topics=[])
-    s.call("delete_topics", 5, "a bad name", timeout=5000, topic_names=["a/b", ""])
+    s.call(
+        "delete_topics", 6, "by an unknown id", timeout=REQUEST_MS_MAX, topics=[{"name": None, "topic_id": NO_SUCH_ID}]
+    )
+    s.call("delete_topics", 6, "by both", timeout=REQUEST_MS_MAX, topics=[{"name": topic, "topic_id": known}])
+    s.call("delete_topics", 6, "by neither", timeout=REQUEST_MS_MAX, topics=[{"name": None, "topic_id": None}])
+    s.call("delete_topics", 6, "by id twice", timeout=REQUEST_MS_MAX, topics=[{"name": None, "topic_id": known}] * 2)
+    s.call("delete_topics", 6, "by id", timeout=REQUEST_MS_MAX, topics=[{"name": None, "topic_id": known}])
+    s.call("delete_topics", 6, "nothing", timeout=REQUEST_MS_MAX, topics=[])
+    s.call("delete_topics", 5, "a bad name", timeout=REQUEST_MS_MAX, topic_names=["a/b", ""])
 
 
 @scenario
@@ -116,7 +118,7 @@ def a_topic_made_again_is_another(s: Session) -> None:
     topic = s.topic()
     produce(s, topic, batch(3))
     old = s.topic_id(topic)
-    s.call("delete_topics", 5, timeout=5000, topic_names=[topic])
+    s.call("delete_topics", 5, timeout=REQUEST_MS_MAX, topic_names=[topic])
     s.until(lambda answer: "3 unknown" in str(answer), "metadata", 12, "while it is gone", topics=[{"name": topic}],
             allow_auto_topic_creation=False)  # fmt: skip
     s.topic()
@@ -142,12 +144,12 @@ def partitions_are_added_in_every_version(s: Session) -> None:
             ("by no broker", 5, [{"broker_ids": []}]),
         ):
             row = {"name": topic, "count": count, "assignments": assignments}
-            s.call("create_partitions", version, label, topics=[row], timeout=5000, validate_only=False)
+            s.call("create_partitions", version, label, topics=[row], timeout=REQUEST_MS_MAX, validate_only=False)
         row = {"name": topic, "count": 9, "assignments": None}
-        s.call("create_partitions", version, "only validated", topics=[row], timeout=5000, validate_only=True)
+        s.call("create_partitions", version, "only validated", topics=[row], timeout=REQUEST_MS_MAX, validate_only=True)
         unknown = {"name": s.name("none"), "count": 2, "assignments": None}
-        s.call("create_partitions", version, "unknown", topics=[unknown], timeout=5000, validate_only=False)
-        s.call("create_partitions", version, "twice", topics=[row, row], timeout=5000, validate_only=False)
+        s.call("create_partitions", version, "unknown", topics=[unknown], timeout=REQUEST_MS_MAX, validate_only=False)
+        s.call("create_partitions", version, "twice", topics=[row, row], timeout=REQUEST_MS_MAX, validate_only=False)
 
 
 @scenario
@@ -157,12 +159,12 @@ def records_are_deleted_in_every_version(s: Session) -> None:
         produce(s, topic, batch(10))
         for offset in (0, 3, 2, 11, -2, -1, 10):
             rows = [{"name": topic, "partitions": [{"partition_index": 0, "offset": offset}]}]
-            s.call("delete_records", version, f"to {offset}", topics=rows, timeout=2000)
+            s.call("delete_records", version, f"to {offset}", topics=rows, timeout=REQUEST_MS_MAX)
         produce(s, topic, batch(2), label="after all were deleted")
     rows = [{"name": topic, "partitions": [{"partition_index": 5, "offset": 1}, {"partition_index": -1, "offset": 1}]},
             {"name": s.name("none"), "partitions": [{"partition_index": 0, "offset": 1}]}]  # fmt: skip
-    s.call("delete_records", 2, "of unknown partitions", topics=rows, timeout=2000)
+    s.call("delete_records", 2, "of unknown partitions", topics=rows, timeout=REQUEST_MS_MAX)
     compacted = s.topic("compacted", configs={"cleanup.policy": "compact"})
     produce(s, compacted, batch(2))
     rows = [{"name": compacted, "partitions": [{"partition_index": 0, "offset": 1}]}]
-    s.call("delete_records", 2, "of a compacted topic", topics=rows, timeout=2000)
+    s.call("delete_records", 2, "of a compacted topic", topics=rows, timeout=REQUEST_MS_MAX)
