@@ -121,8 +121,8 @@ def _drop_segments_before(log: Log, kept: int, now_ms: int, error: OSError | Non
     if log.damaged_from is not None:
         count = min(count, bisect_right(log.segments.bases, log.damaged_from) - 1)
     removed = log.segments[: max(count, 0)]
-    if removed and log.segment_list.begins_at != log.segments.bases[len(removed)]:
-        # Without this entry, recovery relies on the log start checkpoint.
+    if removed and (log.segment_list.begins_at or 0) < log.segments.bases[len(removed)]:
+        # Without this entry, recovery relies on the log start checkpoint. A later start may be listed already.
         with suppress(OSError):
             log.segment_list.add_start(log.segments.bases[len(removed)])
     log.segments.drop_first(len(removed))

@@ -377,3 +377,21 @@ def test_a_deleted_log_removes_no_segments_after_the_snapshot_is_synced() -> Non
         pass
     assert log.directory.failure is None
     assert log.segments.bases[0] == 0
+
+
+def test_a_removal_that_waited_for_the_disk_does_not_move_the_listed_start_back() -> None:
+    log = open_log(SimDisk(), retention_bytes=3000)
+    waiting: list[Callable[[OSError | None], None]] = []
+    log.use_checkpoints(
+        LogCheckpoints(start_moved=lambda: None, when_start_saved=waiting.append, truncating=lambda *_: None)
+    )
+    for _ in range(2):
+        fill(log, [3] * 40)
+        log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS)
+    # As the metadata log does: its start is in no other file.
+    log.segment_list.add_start(log.start_offset)
+    first, second = waiting
+    first(None)
+    assert log.segments.bases[0] < log.start_offset == log.segment_list.begins_at
+    second(None)
+    assert log.segments.bases[0] == log.segment_list.begins_at == log.start_offset
