@@ -69,9 +69,12 @@ class LogExpectations:
     """An offset that the log had reached, according to its high watermark."""
     held: bool = False
     """Whether the log is known to have had a segment with records."""
+    is_new: bool = False
+    """Whether the log has no folder yet."""
 
 
 NO_EXPECTATIONS = LogExpectations()
+NEW_LOG = LogExpectations(is_new=True)
 
 
 @dataclass(slots=True)
@@ -108,6 +111,10 @@ def recover(
     disk = directory.disk
     disk.make_folder(folder)
     segment_list = SegmentList(disk, folder)
+    if known.is_new:
+        # Nothing else can be in the folder, and a node may create thousands of them.
+        segment = _open_first_segment(directory, folder, 0, settings, now_ms)
+        return Recovered([segment], EpochCache(disk, folder), ProducerState(), segment_list, folder_changed=True)
     if disk.exists(f"{folder}/{SEGMENT_LIST}"):
         segment_list.load()
     notes = finish_swaps(disk, folder, segment_list)
@@ -291,11 +298,18 @@ def _list_segments(plan: _Plan) -> None:
 
 
 def _create_first_segment(plan: _Plan, offset: int) -> None:
-    segment = open_segment(plan.directory, plan.folder, offset, plan.settings, plan.now_ms, create=True)
-    # Kafka's tools expect the files, even if they are empty.
-    segment.save_indexes()
+    segment = _open_first_segment(plan.directory, plan.folder, offset, plan.settings, plan.now_ms)
     plan.state.segments.append(segment)
     plan.state.folder_changed = True
+
+
+def _open_first_segment(
+    directory: LogDirectory, folder: str, offset: int, settings: TopicSettings, now_ms: int
+) -> Segment:
+    segment = open_segment(directory, folder, offset, settings, now_ms, create=True)
+    # Kafka's tools expect the files, even if they are empty.
+    segment.save_indexes()
+    return segment
 
 
 def _restart_at(plan: _Plan, offset: int) -> None:

@@ -46,7 +46,7 @@ from penstock.storage.partition_folder import (
     suffixed,
     write_topic_id,
 )
-from penstock.storage.recovery import recover_unreadable
+from penstock.storage.recovery import NEW_LOG, recover_unreadable
 from penstock.storage.reserve import Reserve, is_disk_full
 from penstock.storage.retention_clock import RetentionClock
 from penstock.storage.store_checkpoints import StoreCheckpoints, make_durable
@@ -243,15 +243,16 @@ class LogStore(StoreCheckpoints):
         folder = self._path(str(topic_partition))
         holding = self._held[topic_id, topic_partition.partition]
         is_known = holding is not Holding.UNKNOWN
-        if self._disk.exists(folder) and not belongs_to(self._disk, folder, topic_id, is_known=is_known):
-            self._set_aside(topic_partition)
         exists = self._disk.exists(folder)
+        if exists and not belongs_to(self._disk, folder, topic_id, is_known=is_known):
+            self._set_aside(topic_partition)
+            exists = False
         is_lost = not exists and self._is_lost(topic_partition, holding, settings)
-        if not exists:
-            if not is_lost:
-                self._forget_previous(topic_partition)
-            self._disk.make_folder(folder)
-        known = self._known(topic_partition, settings, held=is_lost or holding is Holding.HELD)
+        if not exists and not is_lost:
+            self._forget_previous(topic_partition)
+            known = NEW_LOG
+        else:
+            known = self._known(topic_partition, settings, held=is_lost or holding is Holding.HELD)
         log = Log.open(
             self._disk,
             folder,

@@ -80,7 +80,7 @@ def _sync_producers(log: Log, segments: Sequence[Segment], now_ms: int, done: Ca
     disk = log.directory.disk
 
     def completed(file: File | None, error: BaseException | None) -> None:
-        if error is not None:
+        if error is not None and not log.is_abandoned:
             # The disk may be full: what is removed next frees space.
             logger.warning(
                 "%s: cannot write the producer snapshot before its records are removed: %s", log.folder, error

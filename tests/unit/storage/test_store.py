@@ -685,6 +685,25 @@ class NoTimerClock(StillClock):
         return SimpleNamespace(cancel=lambda: None)
 
 
+def test_a_new_partition_takes_few_disk_calls() -> None:
+    disk = SimDisk()
+    store = load(disk)
+    store.open(OTHER_PLACE, FIRST_ID, small_settings())
+    disk.trace.clear()
+    store.open(PARTITION, FIRST_ID, small_settings())
+    calls = [(kind, path.rpartition("/")[2]) for kind, path in disk.trace]
+    first = f"{0:020d}"
+    assert calls == [
+        ("make_folder", "orders-3"),
+        ("open", f"{first}.log"),
+        ("open", f"{first}.index"),
+        ("open", f"{first}.timeindex"),
+        ("write", "held-partitions"),
+        ("open", "partition.metadata"),
+        ("write", "partition.metadata"),
+    ]
+
+
 def test_a_full_disk_prevents_new_logs_but_not_reads_of_old_ones() -> None:
     disk = SimDisk()
     store = load(disk)

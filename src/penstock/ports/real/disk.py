@@ -436,7 +436,11 @@ class RealDisk:
 
     def make_folder(self, path: str) -> None:
         # Records and credentials are for the owner of the node only.
-        os.makedirs(path, mode=0o700, exist_ok=True)
+        try:
+            os.mkdir(path, 0o700)
+        except OSError:
+            # It exists, or a folder above it is missing.
+            os.makedirs(path, mode=0o700, exist_ok=True)
 
     def rename(self, source: str, target: str) -> None:
         os.replace(source, target)
