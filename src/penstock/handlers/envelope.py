@@ -16,7 +16,7 @@ from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.entities import NO_ERROR
 from penstock.handlers.support.forwarding import address_text
 from penstock.handlers.support.parts import answer_in_parts, is_long
-from penstock.handlers.support.registry import COLD
+from penstock.handlers.support.registry import COLD, is_loaded, loading
 from penstock.handlers.support.reply import Encoded
 from penstock.handlers.support.throttled import throttled
 from penstock.security.principal import ANONYMOUS, InvalidPrincipal, decode_principal
@@ -37,6 +37,8 @@ async def handle(context: Context, request: Request) -> EnvelopeResponse:
         api = APIS[header.api_key]
         if not api.forwarded or not api.accepts(header.version):
             raise MalformedRequest("the API is not forwarded")
+        if not is_loaded(header.api_key, header.version):
+            await request.pace.finish(partial(loading, header.api_key, header.version))
         reading = partial(codec.reading_request, header.api_key, header.version, frame[header.body_position :])
         inner = await request.pace.finish(reading)
         # Nodes of an earlier version sent none.

@@ -131,7 +131,7 @@ class Replicas:
     async def settled(self) -> None:
         """Wait until all logs of the image are open and all others are deleted."""
         while self._chores:
-            self._run_chores(CHORES_PER_SLICE, within_s=SLICE_S)
+            self._run_slice()
             await asyncio.sleep(0)
         while self._has_unreadable:
             # After UNREADABLE_S they count as damaged. Until then this node must not become their leader.
@@ -463,7 +463,10 @@ class Replicas:
             self._chores_timer = self._clock.call_later(0, self._run_slice)
 
     def _run_slice(self) -> None:
-        self._chores_timer = None
+        if self._chores_timer is not None:
+            # A request that waits runs a slice itself, and one in each turn of the loop is enough.
+            self._chores_timer.cancel()
+            self._chores_timer = None
         self._schedule_chores()  # First, so that the others run even if one fails unexpectedly.
         self._run_chores(CHORES_PER_SLICE, within_s=SLICE_S)
         if not self._is_starting:
@@ -492,9 +495,6 @@ class Replicas:
         self._sweep_timer = self._clock.call_later(SWEEP_S, self._sweep)
 
     def directory_failed(self) -> None:
-        """Answer all waiting requests after a failure of the data folder.
-
-        Records that are not durable by now will never be acknowledged, because no later sync can be trusted.
-        """
+        """Answer all waiting requests after a failure of the data folder: no later sync can be trusted."""
         for partition in list(self.all()):
             partition.fail(StorageError.code)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from kio.schema.create_topics.v7.request import CreateTopicsRequest
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 from kio.schema.envelope.v0.request import EnvelopeRequest
@@ -12,6 +13,7 @@ from penstock.handlers import envelope
 from penstock.handlers.support.entities import milliseconds
 from penstock.handlers.support.parts import PART_SIZE
 from penstock.handlers.support.throttled import controller_throttle_ms
+from penstock.model.job import Job
 from penstock.wire import codec
 from penstock.wire.api import ApiKey
 from penstock.wire.frame import Header, parse_header, parse_response_header, request_head
@@ -41,6 +43,22 @@ async def test_an_envelope_is_answered_with_the_frame_that_the_client_gets() -> 
     inner = codec.read_response(ApiKey.DELETE_TOPICS, 6, answer.response_data[position:])
     assert correlation_id == 7
     assert [each.error_code for each in inner.responses] == [ErrorCode.unknown_topic_or_partition]
+
+
+async def test_the_codecs_of_a_request_are_loaded_off_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[tuple[int, int]] = []
+
+    def loading(api_key: int, version: int) -> Job[None]:
+        loaded.append((api_key, version))
+        yield lambda: None
+
+    monkeypatch.setattr(envelope, "loading", loading)
+    monkeypatch.setattr(envelope, "is_loaded", lambda *given: given in loaded)
+    frame = frame_of(ApiKey.DELETE_TOPICS, 6, delete("nothing"))
+    node = FakeNode()
+    for _ in range(2):
+        await node.ask(envelope.handle, ApiKey.ENVELOPE, sealed(frame))
+    assert loaded == [(ApiKey.DELETE_TOPICS, 6)]
 
 
 async def test_a_long_request_is_answered_in_parts() -> None:

@@ -169,6 +169,19 @@ def test_slices_continue_on_a_timer() -> None:
     run(story)
 
 
+def test_a_request_that_waits_runs_slices_instead_of_the_timer() -> None:
+    async def story(node: OneNode) -> None:
+        node.publish(*created(count=3 * CHORES_PER_SLICE))
+        (timer,) = (each for _, _, each in node.clock._timers if each.callback == node.replicas._run_slice)
+        waiting = asyncio.ensure_future(node.replicas.settled())
+        await asyncio.sleep(0)
+        assert node.is_open(index=2 * CHORES_PER_SLICE - 1)
+        assert timer.callback is None, "the same turn of the loop would run another slice"
+        await waiting
+
+    run(story)
+
+
 def test_a_slice_ends_when_its_time_is_over() -> None:
     async def story(node: OneNode) -> None:
         opened = node.store.open
