@@ -38,6 +38,17 @@ async def opened(node: ShareNode) -> LedSharePartition:
     return led
 
 
+async def acquired_beside_its_coordinator() -> tuple[ShareNode, LedSharePartition]:
+    """Return a share partition with one acquired record, on the node that coordinates its state."""
+    node = ShareNode()
+    await node.initialize()
+    node.state.is_here = True
+    node.produce(1)
+    led = await opened(node)
+    led.acquire("m", LIMITS, 1 << 20)
+    return node, led
+
+
 def ranges(led: LedSharePartition, member: str = "m", limits: AcquireLimits = LIMITS) -> list[tuple[int, int, int]]:
     acquired = led.acquire(member, limits, 1 << 20)
     return [] if acquired is None else [tuple(each) for each in acquired.ranges]  # type: ignore[misc]
@@ -349,12 +360,7 @@ async def test_a_write_that_fails_fails_all_acknowledgements_in_it_and_no_reject
 
 
 async def test_an_outcome_that_is_written_on_the_same_node_is_answered_in_the_next_iteration_of_the_loop() -> None:
-    node = ShareNode()
-    await node.initialize()
-    node.state.is_here = True
-    node.produce(1)
-    led = await opened(node)
-    led.acquire("m", LIMITS, 1 << 20)
+    node, led = await acquired_beside_its_coordinator()
     answers: list[Refusal | None] = []
     led.acknowledge("m", [AcknowledgementBatch(0, 0, (ACCEPT,))], answers.append)
     assert answers == []
@@ -364,12 +370,7 @@ async def test_an_outcome_that_is_written_on_the_same_node_is_answered_in_the_ne
 
 
 async def test_an_outcome_is_written_again_if_the_coordinator_on_the_same_node_is_not_ready() -> None:
-    node = ShareNode()
-    await node.initialize()
-    node.state.is_here = True
-    node.produce(1)
-    led = await opened(node)
-    led.acquire("m", LIMITS, 1 << 20)
+    node, led = await acquired_beside_its_coordinator()
     node.state.errors = [CoordinatorNotAvailable.code]
     await accept(led, 0, 0)
     assert led.flight is not None and led.flight.start == node.state.start_offset == 1
@@ -377,12 +378,7 @@ async def test_an_outcome_is_written_again_if_the_coordinator_on_the_same_node_i
 
 
 async def test_a_write_that_ends_after_the_node_has_stopped_is_not_answered() -> None:
-    node = ShareNode()
-    await node.initialize()
-    node.state.is_here = True
-    node.produce(1)
-    led = await opened(node)
-    led.acquire("m", LIMITS, 1 << 20)
+    node, led = await acquired_beside_its_coordinator()
     node.state.held = []
     answers: list[Refusal | None] = []
     led.acknowledge("m", [AcknowledgementBatch(0, 0, (ACCEPT,))], answers.append)

@@ -85,8 +85,7 @@ def test_the_files_of_deleted_segments_are_closed_although_nothing_more_is_writt
     assert len(stored(log)) == 12
     files = [ref(segment.file) for segment in log.segments]
     log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS)
-    while disk.finish_sync():
-        pass
+    finish_syncs(disk)
     assert len(log.segments) == 1 and log.start_offset == log.durable_offset == log.end_offset
     assert [file() for file in files] == [None, None]
 
@@ -343,38 +342,38 @@ def test_records_are_removed_although_a_full_disk_has_no_room_for_the_snapshot()
     assert log.segments.bases[0] == 30
 
 
-def test_records_stay_until_the_snapshot_is_synced() -> None:
+def finish_syncs(disk: SimDisk) -> None:
+    while disk.finish_sync():
+        pass
+
+
+def about_to_remove() -> tuple[SimDisk, Log]:
+    """Return a log whose old segments are removed once the syncs under way have ended."""
     disk = SimDisk(syncs_at_once=False)
     log = written_by_a_producer(disk)
-    while disk.finish_sync():
-        pass
+    finish_syncs(disk)
     log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS)
+    return disk, log
+
+
+def test_records_stay_until_the_snapshot_is_synced() -> None:
+    disk, log = about_to_remove()
     assert log.segments.bases[0] == 0
-    while disk.finish_sync():
-        pass
+    finish_syncs(disk)
     assert log.segments.bases[0] == 30
 
 
 def test_a_failed_sync_of_the_snapshot_takes_the_data_folder_offline_and_removes_nothing() -> None:
-    disk = SimDisk(syncs_at_once=False)
-    log = written_by_a_producer(disk)
-    while disk.finish_sync():
-        pass
-    log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS)
+    disk, log = about_to_remove()
     disk.finish_sync(OSError(errno.EIO, "bad sector"))
     assert log.directory.failure is not None
     assert log.segments.bases[0] == 0
 
 
 def test_a_deleted_log_removes_no_segments_after_the_snapshot_is_synced() -> None:
-    disk = SimDisk(syncs_at_once=False)
-    log = written_by_a_producer(disk)
-    while disk.finish_sync():
-        pass
-    log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS)
+    disk, log = about_to_remove()
     log.abandon()
-    while disk.finish_sync():
-        pass
+    finish_syncs(disk)
     assert log.directory.failure is None
     assert log.segments.bases[0] == 0
 
