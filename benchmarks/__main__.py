@@ -20,7 +20,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import bars, groups, lifecycle
+from benchmarks import bars, groups, lifecycle, limits
 from benchmarks.bars import Results
 from benchmarks.echo import echo_p50_us
 from benchmarks.load import Load, LoadFailed
@@ -162,31 +162,20 @@ def _mock_ceiling(load: Load, results: Results, measures: list[Measure], scale: 
     for measure in measures:
         if measure.name.startswith(MOCKED):
             size = 100 if "100 B" in measure.name else 1000
-            settings = ["test.mock.num.brokers=1", *(["compression.type=lz4"] if "lz4" in measure.name else [])]
+            codec = "lz4" if "lz4" in measure.name else "none"
             count = int((10_000_000 if size == 100 else 1_000_000) * scale)
             for _ in range(2):
-                numbers = load.produce("mock:1", "mock", count=count, size=size, settings=settings)
-                figures = {
-                    "records/s": numbers["records"] / numbers["seconds"],
-                    "MB/s": numbers["bytes"] / 1e6 / numbers["seconds"],
-                }
-                _keep_best(results, measure, bars.CEILING, figures)
+                found = limits.mock_produce(load, size=size, codec=codec, count=count)
+                _keep_best(results, measure, bars.CEILING, found)
 
 
 def _echo_ceiling(load: Load, results: Results, measures: list[Measure], options: argparse.Namespace) -> None:
     """Measure the same client and shape against an echo server: the maximum between two processes on this machine."""
     if not load.is_native:
         return
-    frame = (100).to_bytes(4, "big") + bytes(100)
     for measure in (one for one in measures if one.connections):
-        with load.echo() as address:
-            for _ in range(options.rounds):
-                count = int(100_000 * options.scale)
-                numbers = load.requests(
-                    address, frame, connections=measure.connections, depth=measure.depth, count=count
-                )
-                found = {measure.best_by: numbers["requests"] / numbers["seconds"]}
-                _keep_best(results, measure, bars.CEILING, found)
+        for _ in range(options.rounds):
+            _keep_best(results, measure, bars.CEILING, limits.echo(load, measure, options.scale))
 
 
 def _print_report(console: Console, results: Results, titles: list[str], notes: list[str], seconds: float) -> None:

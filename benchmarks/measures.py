@@ -14,6 +14,8 @@ from benchmarks.targets import Target
 
 Figures = dict[str, float]
 GB = 1e9
+CLIENT_BUSY = "% of a core (client)"
+"""How busy the busiest thread of the client was: near 100, the client is the limit and not the broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ def with_cpu(target: Target, run: Callable[[], dict[str, float]], *, amount: str
         **({"records/s": numbers["records"] / numbers["seconds"]} if "records" in numbers else {}),
         **({"requests/s": numbers["requests"] / numbers["seconds"], "CPU us/request": used / numbers["requests"] * 1e6}
            if "requests" in numbers else {}),
+        **({CLIENT_BUSY: 100 * numbers["busiest_thread_s"] / numbers["seconds"]}
+           if "busiest_thread_s" in numbers else {}),
         **{name: numbers[name] for name in ("p50_us", "p99_us") if name in numbers},
     }  # fmt: skip
 
@@ -182,7 +186,14 @@ MEASURES = (
         connections=64,
         depth=1,
     ),
-    Measure(DEPTH_1, raw_produce(100, connections=1, depth=1, count=20_000), "p50_us", higher_is_better=False),
+    Measure(
+        DEPTH_1,
+        raw_produce(100, connections=1, depth=1, count=20_000),
+        "p50_us",
+        higher_is_better=False,
+        connections=1,
+        depth=1,
+    ),
     Measure(RAW_16K, raw_produce(16_000, connections=4, depth=8, count=60_000), "CPU s/GB", higher_is_better=False),
     Measure(RAW_256K, raw_produce(256_000, connections=4, depth=4, count=4_000), "CPU s/GB", higher_is_better=False),
     Measure(FETCH_1M, raw_fetch(1_000_000, connections=4, depth=4, count=4_000), "CPU s/GB", higher_is_better=False),

@@ -18,8 +18,8 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from benchmarks import groups, lifecycle, measures, replication
-from benchmarks.bars import FSYNC, KAFKA, OS
+from benchmarks import groups, lifecycle, limits, measures, replication
+from benchmarks.bars import CEILING, FSYNC, KAFKA, OS
 from benchmarks.load import BUILD, Load, LoadFailed
 from benchmarks.measures import Figures, Measure, is_better, raw_produce, topic_of, with_cpu
 from benchmarks.peers_page import Page, Row, Section
@@ -101,6 +101,7 @@ def _measure(options: argparse.Namespace, results: Results) -> None:
             for name, run in (each for each in _single_node() if options.pattern in each[0]):
                 for target in targets:
                     measure(run, target, f"round {number}/{options.rounds}: {name}")
+            _measure_limits(load, results, options)
         reached = [results.figures.get((LOADED, target.title), {}).get("records/s") for target in targets]
         for target in targets if all(reached) else ():
             for share in LATENCY_SHARES:
@@ -114,6 +115,18 @@ def _measure(options: argparse.Namespace, results: Results) -> None:
             measure(partial(_recovery, options.gigabytes), target, f"recovery of {options.gigabytes:g} GB")
     if not options.pattern:
         _measure_clusters(options, load, results)
+
+
+def _measure_limits(load: Load, results: Results, options: argparse.Namespace) -> None:
+    """Measure the client and the machine without a broker."""
+    for size, codec, partitions in _shapes():
+        name = _name("produce", size, codec, partitions)
+        if partitions == 1 and options.pattern in name:
+            count = int(SIZES[size] * options.scale)
+            results.keep_best(CEILING, {name: limits.mock_produce(load, size=size, codec=codec, count=count)})
+    for each in SMALL:
+        if each.connections and options.pattern in each.name:
+            results.keep_best(CEILING, {each.name: limits.echo(load, each, options.scale)})
 
 
 def _measure_clusters(options: argparse.Namespace, load: Load, results: Results) -> None:
@@ -182,6 +195,8 @@ SMALL = (
         "100 B requests, 1 connection x 5 deep, acks=1",
         raw_produce(100, connections=1, depth=5, count=60_000),
         "requests/s",
+        connections=1,
+        depth=5,
     ),
     _MEASURES[measures.SMALL],
     _MEASURES[measures.DEPTH_1],
@@ -190,6 +205,8 @@ SMALL = (
         raw_produce(100, connections=1, depth=1, count=20_000, acks=-1),
         "p50_us",
         higher_is_better=False,
+        connections=1,
+        depth=1,
     ),
     _MEASURES[measures.COMMITS_ONE],
     _MEASURES[measures.COMMITS],
@@ -250,16 +267,19 @@ def _recovery(gigabytes: float, load: Load, target: Target, scale: float) -> Map
 SECTIONS = (
     Section(
         "Throughput",
-        "librdkafka writes with acks=all and a linger of 5 ms, and reads without a group; records per second.",
+        "librdkafka writes with acks=all and a linger of 5 ms, and reads without a group. One figure of a cell is how "
+        "busy the busiest thread of the client was: near 100 % of a core, no broker could be faster. The limit is what "
+        "librdkafka reaches with the mock broker in its own process.",
         tuple(
-            Row(_name(work, *shape), "records/s", cost="CPU s/GB")
+            Row(_name(work, *shape), "records/s", cost="CPU s/GB", more=(measures.CLIENT_BUSY,))
             for work in ("produce", "consume")
             for shape in _shapes()
         ),
     ),
     Section(
         "Small requests",
-        "Produce requests with one record of 100 B, from a client in C; CPU time of the broker per request.",
+        "Produce requests with one record of 100 B, from a client in C; CPU time of the broker per request. The limit "
+        "is what the client reaches with an echo server in C, which does nothing else.",
         tuple(
             Row(each.name, each.best_by, higher_is_better=each.higher_is_better, cost="CPU us/request")
             for each in SMALL

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.bars import FSYNC, KAFKA, OS
+from benchmarks.bars import CEILING, FSYNC, KAFKA, OS
 
 Figures = Mapping[str, float]
 TIE = 1.05
@@ -66,12 +66,15 @@ class Page:
     def _section(self, section: Section) -> str:
         picture = f"![{section.title}: Penstock relative to Kafka](images/performance/{_picture_name(section)})\n"
         lines = [f"## {section.title}\n", section.about + "\n", picture]
-        lines.append("| work | Kafka | os | fsync | os / Kafka | fsync / Kafka |")
-        lines.append("|---|---:|---:|---:|---:|---:|")
-        for row in self._measured(section):
+        rows = self._measured(section)
+        has_limits = any((row.name, CEILING) in self._figures for row in rows)
+        titles = ["work", "Kafka", "os", "fsync", "os / Kafka", "fsync / Kafka", *(["limit"] if has_limits else [])]
+        lines += [f"| {' | '.join(titles)} |", "|---" + "|---:" * (len(titles) - 1) + "|"]
+        for row in rows:
             cells = [self._cell(row, title) for title in (KAFKA, OS, FSYNC)]
-            ratios = [_shown(self.ratio(row, title)) for title in (OS, FSYNC)]
-            lines.append(f"| {row.name} | {' | '.join([*cells, *ratios])} |")
+            cells += [_shown(self.ratio(row, title)) for title in (OS, FSYNC)]
+            cells += [self._cell(row, CEILING)] if has_limits else []
+            lines.append(f"| {row.name} | {' | '.join(cells)} |")
         return "\n".join(lines) + "\n"
 
     def _measured(self, section: Section) -> list[Row]:

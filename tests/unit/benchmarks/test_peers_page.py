@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks.bars import FSYNC, KAFKA, OS
+from benchmarks.bars import CEILING, FSYNC, KAFKA, OS
 from benchmarks.peers_page import Page, Row, Section, number
 
 RATE = Row("produce", "records/s", cost="CPU s/GB")
@@ -55,6 +55,13 @@ def test_a_table_marks_what_kafka_wins_and_leaves_out_what_was_not_measured(page
         "| 500 records/s<br>1.00 CPU s/GB | 2.00 | **0.50** |"
     ) in lines
     assert not [line for line in lines if line.startswith("| cold read")]
+
+
+def test_a_table_has_a_column_for_limits_if_any_was_measured() -> None:
+    rows = Section("All work", "About it.", (RATE, WAIT))
+    text = Page([rows], {**FIGURES, ("produce", CEILING): {"records/s": 3000.0}}, FACTS).text()
+    lines = [line.split(" | ") for line in text.split("\n") if line.startswith("| ")]
+    assert [line[-1] for line in lines] == ["limit |", "3,000 records/s |", "- |"]
 
 
 def test_each_section_has_a_picture_with_a_bar_for_each_figure(page: Page, tmp_path: Path) -> None:
