@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import repeat
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -31,6 +32,8 @@ from tests.support.ports import adjacent_ports
 LOADS = 4
 """Load generators, each with one connection to the leader of one partition."""
 DEPTH = 16
+WARM_UP = 1000
+"""Requests to each partition before the measurement: every process loads its handlers and specializes its code."""
 STEAL_MAX = 0.02
 IDLE_S = 8.0
 BARS = {
@@ -109,13 +112,14 @@ def drive(load: Load, target: Machine, topic: str, count: int) -> tuple[float, f
     addresses = leaders(target, topic)
     frames = [produce_frame(topic, size=100, partition=index) for index in range(LOADS)]
 
-    def run(index: int) -> None:
+    def run(index: int, many: int) -> None:
         os.sched_setaffinity(0, {other_cpu()})
-        load.requests(addresses[index], frames[index], connections=1, depth=DEPTH, count=count, name=f"frame-{index}")
+        load.requests(addresses[index], frames[index], connections=1, depth=DEPTH, count=many, name=f"frame-{index}")
 
-    before, began = target.cpu(), time.monotonic()
     with ThreadPoolExecutor(LOADS) as pool:
-        list(pool.map(run, range(LOADS)))
+        list(pool.map(run, range(LOADS), repeat(WARM_UP)))
+        before, began = target.cpu(), time.monotonic()
+        list(pool.map(run, range(LOADS), repeat(count)))
     seconds = time.monotonic() - began
     return (target.cpu() - before) / (LOADS * count) * 1e6, LOADS * count / seconds
 
@@ -199,7 +203,7 @@ def idle(cores: int) -> tuple[float, float]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cores", description=__doc__)
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--requests", type=int, default=3000, help="requests of each of the 4 load generators")
+    parser.add_argument("--requests", type=int, default=20_000, help="requests of each of the 4 load generators")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     options = parser.parse_args()
     load = Load()

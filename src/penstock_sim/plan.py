@@ -119,6 +119,8 @@ class Plan:
     """How long opening a file takes. If it takes time, a node that starts opens its logs in several turns."""
     small_size_max: int = 0
     """The size up to which segments have no saved indexes."""
+    headers_per_slice: int = 512
+    """How many batches one slice of a recovery verifies."""
     last_power_loss: bool = False
     secured: bool = False
     """Whether clients log in and nodes authenticate each other."""
@@ -206,6 +208,7 @@ def draw(seed: int, *, nodes: int | None = None) -> Plan:
         plan.open_s = chosen.choice((0.0007, 0.002))
     plan.tunes = plan.nodes > 1 and Random(f"{seed}:tunes").random() < TUNES_CHANCE
     plan.small_size_max = Random(f"{seed}:small").choice((0, 1000, 16_384))
+    plan.headers_per_slice = Random(f"{seed}:slices").choice((2, 20, 512))
     return plan
 
 

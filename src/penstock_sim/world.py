@@ -19,8 +19,7 @@ from typing import Any
 
 from penstock.client.interfaces import PeerUnavailable
 from penstock.model.errors import Refusal
-from penstock.storage import segment
-from penstock_sim import admin, authorized, machines, secured, share_end, snapshots, tables, tokens
+from penstock_sim import admin, authorized, constants, machines, secured, share_end, snapshots, tables, tokens
 from penstock_sim.availability import Availability
 from penstock_sim.certificates import CertificateFaults
 from penstock_sim.checkers import check
@@ -192,9 +191,9 @@ class World:
         logger.propagate = False
         gc_was_on = gc.isenabled()
         gc.disable()
-        small_size_max, segment.SMALL_SIZE_MAX = segment.SMALL_SIZE_MAX, self.plan.small_size_max
         try:
-            self.loop.run(self._live())
+            with constants.changed(self.plan):
+                self.loop.run(self._live())
         except Stuck as stuck:
             self.complaints.append(f"inv_57: the simulation is stuck: {stuck}")
         except Exception as fault:
@@ -204,7 +203,6 @@ class World:
             logger.removeHandler(handler)
             logger.setLevel(before[0])
             logger.propagate = before[1]
-            segment.SMALL_SIZE_MAX = small_size_max
             if gc_was_on:
                 gc.enable()
         for owner, message, error in self.loop.errors:

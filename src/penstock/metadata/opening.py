@@ -21,6 +21,7 @@ from penstock.metadata.snapshot import Snapshot, end_of
 from penstock.metadata.voters import VoterRegistry, configured_voters, ids_of
 from penstock.model.errors import Corruption, StorageError
 from penstock.model.ids import LeaderEpoch, NodeId, Offset, PartitionIndex, TopicId, TopicPartition
+from penstock.model.job import finish
 from penstock.model.topic import CLUSTER_METADATA
 from penstock.ports.clock import Clock
 from penstock.ports.disk import Disk
@@ -87,8 +88,8 @@ def _open_log(disk: Disk, clock: Clock, folder: str, settings: BrokerSettings, d
     disk.make_folder(folder)
     if is_new:
         disk.sync_folder(folder.rpartition("/")[0])
-    log = Log.open(
-        disk,
+    opening = Log.opening(
+        directory or LogDirectory(disk, folder.rpartition("/")[0]),
         folder,
         METADATA_PARTITION,
         METADATA_TOPIC_ID,
@@ -96,8 +97,8 @@ def _open_log(disk: Disk, clock: Clock, folder: str, settings: BrokerSettings, d
         clock_wall_ms=clock.wall_ms,
         # The log is short and must not be corrupt, so it is verified completely at every start.
         clean=False,
-        directory=directory,
     )
+    log = finish(opening)
     if log.damage is not None:
         raise StorageError(
             f"{log.damage}. Restore the missing files, or, if other voters have the metadata, delete {folder}: "

@@ -1,8 +1,9 @@
 """A topic with partitions on this node, some of whose logs may not be open yet.
 
 After a start, the logs of partitions that this node cannot be elected for are opened on first use and in the background
-(replicas.py). `partitions` opens such a log when it is looked up, so that no caller can take a partition that is not
-open yet for a missing one. Once all logs are open, it is an ordinary dictionary.
+(late_logs.py). `partitions` opens such a log when it is looked up, so that no caller can take a partition that is not
+open yet for a missing one; one with much to scan is not found until it is recovered. Once all logs are open, it is an
+ordinary dictionary.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ class HostedTopic:
 
 
 class _LatePartitions(dict[int, "Partition"]):
-    """The open partitions of a topic; `get` opens one that is not."""
+    """The open partitions of a topic; `get` opens one that is not, unless much of its log must be scanned."""
 
     __slots__ = ("_opener", "_topic")
 

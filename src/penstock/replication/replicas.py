@@ -21,11 +21,13 @@ from penstock.metadata.delta import Delta
 from penstock.metadata.image import BROKER, EMPTY, TOPIC, Image, PartitionImage, TopicImage
 from penstock.model.errors import Corruption, NotLeaderOrFollower, StorageError, UnknownTopicOrPartition
 from penstock.model.ids import NodeId, PartitionIndex, TopicName, TopicPartition
+from penstock.model.job import Job, finish
 from penstock.model.topic import is_internal
 from penstock.ports.clock import Clock, Timer
 from penstock.replication.cluster_peers import ClusterPeers, PeerAccess
 from penstock.replication.follower_sessions import FollowerSessions, Wakeups
 from penstock.replication.hosted_topic import HostedTopic, may_open_late
+from penstock.replication.late_logs import LateLogs
 from penstock.replication.mark_checkpoints import MarkCheckpoints
 from penstock.replication.partition import Partition
 from penstock.replication.rounds import LeaderRounds
@@ -94,7 +96,7 @@ class Replicas:
         self._chores: deque[Callable[[], None]] = deque()
         self._chores_timer: Timer | None = None
         self._is_starting = True
-        self.late: deque[tuple[HostedTopic, int]] = deque()
+        self.late = LateLogs(store, clock, self._opening, self._opened, self._run_slice)
         """Logs that are opened after all chores, unless they are used before."""
         self._on_all_open: Callable[[], None] | None = None
         self._sweep_timer: Timer | None = None
@@ -121,7 +123,7 @@ class Replicas:
         self._leader_rounds.stop()
         self._unopened.clear()
         self._provisional.clear()
-        self._leave_late()
+        self.late.leave()
         if self._peers is not None:
             self._peers.close()
         while self._chores:
@@ -152,7 +154,7 @@ class Replicas:
         self._is_starting = False
         self._on_all_open = on_all_open
         ends = self._clock.monotonic() + START_OPEN_S
-        while self.late and self._clock.monotonic() < ends:
+        while self.late.has_next and self._clock.monotonic() < ends:
             self._open_late_logs(within_s=SLICE_S)
             await asyncio.sleep(0)
         if self.late:
@@ -249,9 +251,7 @@ class Replicas:
             self._take_role(hosted.partitions[index], state)
         # Without the table of partitions, only the first start can tell that a folder is missing: it opens all logs.
         elif self._is_starting and self._store.has_table and may_open_late(hosted.name, state, self._node_id):
-            if index not in hosted.late:
-                hosted.add_late(index, self._open_late)
-                self.late.append((hosted, index))
+            self.late.add(hosted, index)
         elif index not in hosted.late:
             self._chores.append(partial(self._open, hosted, index))
 
@@ -260,37 +260,34 @@ class Replicas:
         if self._peers is not None:
             self._peers.take_role(partition, state)
 
-    def _open_late(self, hosted: HostedTopic, index: int) -> None:
-        if self._store.failure is None and hosted.take_late(index):
-            self._open(hosted, index)
-
     def _open_late_logs(self, *, within_s: float) -> None:
         """Open some of the logs that are left, oldest chores first: a log may need the removal of another."""
-        ends = self._clock.monotonic() + within_s
-        while self.late and not self._chores and self._clock.monotonic() < ends:
-            self._open_late(*self.late.popleft())
+        self.late.open_some(within_s=within_s, may_open=lambda: not self._chores)
         if not self.late and not self._has_unreadable and self._on_all_open is not None:
             on_all_open, self._on_all_open = self._on_all_open, None
             on_all_open()
 
-    def _leave_late(self) -> None:
-        """Stop without opening the logs that are left: they are as the previous process left them."""
-        if any(index in hosted.late for hosted, index in self.late):
-            self._store.leave_unopened()
-        self.late.clear()
-        self._on_all_open = None
-
     def _open(self, hosted: HostedTopic, index: int) -> None:
+        opening = self._opening(hosted, index)
+        if opening is not None:
+            self._opened(hosted, index, partial(finish, opening))
+
+    def _opening(self, hosted: HostedTopic, index: int) -> Job[Log] | None:
+        """Return the job that opens the log of a partition; None if that is done, or no longer wanted."""
         topic = self._image.topics_by_id.get(hosted.id)
         if topic is None or index in hosted.partitions or self._node_id not in topic.partitions[index].replicas:
-            return
+            return None
         if self.by_id.get(hosted.id_bytes) is not hosted:
             # All replicas of the topic left this node. One has returned since, and is opened by a later chore.
-            return
+            return None
         topic_partition = TopicPartition(hosted.name, PartitionIndex(index))
-        state = topic.partitions[index]
+        return self._store.opening(topic_partition, hosted.id, self._topic_settings(hosted.name))
+
+    def _opened(self, hosted: HostedTopic, index: int, outcome: Callable[[], Log]) -> None:
+        """Serve a partition with the log that an attempt to open it has returned, or handle its error."""
+        topic_partition = TopicPartition(hosted.name, PartitionIndex(index))
         try:
-            opened = self._store.open(topic_partition, hosted.id, self._topic_settings(hosted.name))
+            opened = outcome()
         except Corruption as error:
             log.error("partition %s is offline: %s", topic_partition, error)
             return
@@ -299,6 +296,7 @@ class Replicas:
             if unreadable is None:
                 return
             opened = unreadable
+        state = self._image.topics_by_id[hosted.id].partitions[index]
         partition = hosted.partitions[index] = Partition(
             hosted.name,
             hosted.id,
@@ -366,8 +364,10 @@ class Replicas:
             opened(name, index)
 
     def is_opening(self, name: TopicName, index: int) -> bool:
-        """Return whether a missing log is about to be opened."""
-        return bool(self._chores) and self._image.partition(name, index) is not None
+        """Return whether a missing log is about to be opened, or is being recovered."""
+        hosted = self.by_name.get(name.encode())
+        is_recovering = hosted is not None and self.late.is_recovering(hosted, index)
+        return is_recovering or (bool(self._chores) and self._image.partition(name, index) is not None)
 
     def _retry_open(self) -> None:
         """Open the logs that a full or failing disk has refused, and notify the subscribers of late opens."""
@@ -458,7 +458,7 @@ class Replicas:
                 break
 
     def _schedule_chores(self) -> None:
-        is_due = self._chores or (self.late and not self._is_starting)
+        is_due = self._chores or (self.late.has_next and not self._is_starting)
         if is_due and self._chores_timer is None:
             self._chores_timer = self._clock.call_later(0, self._run_slice)
 

@@ -16,7 +16,7 @@ from penstock.storage.segment import Segment, file_name
 from penstock.wire.batch import HEADER_SIZE, LOG_OVERHEAD, unpack_header
 
 if TYPE_CHECKING:
-    from penstock.storage.recovery import Recovered
+    from penstock.storage.recovered import Recovered
 
 QUARANTINE_FILE: Final = "quarantine"
 CUT_SUFFIX: Final = ".cut"

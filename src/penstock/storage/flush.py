@@ -18,7 +18,7 @@ from penstock.storage.segment import Segment
 
 if TYPE_CHECKING:
     from penstock.storage.log import Log
-    from penstock.storage.recovery import Recovered
+    from penstock.storage.recovered import Recovered
 
 
 class Flusher:

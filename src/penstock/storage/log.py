@@ -21,7 +21,6 @@ from penstock.config.settings import TopicSettings
 from penstock.model.errors import CorruptMessage, StorageError
 from penstock.model.ids import NO_OFFSET, TopicId, TopicPartition
 from penstock.model.job import Job
-from penstock.ports.disk import Disk
 from penstock.ports.network import FileSlice
 from penstock.storage import (
     aborted,
@@ -46,6 +45,7 @@ from penstock.storage.log_reader import LogReader
 from penstock.storage.log_segments import LogSegments
 from penstock.storage.producer_state import SEQUENCE_MASK, EndedTransaction, Producer
 from penstock.storage.quarantine import Quarantine
+from penstock.storage.recovered import NO_EXPECTATIONS, LogExpectations, Recovered
 from penstock.storage.scan import BadBatch
 from penstock.storage.segment import Segment
 from penstock.storage.segment_writer import SegmentWriter
@@ -110,7 +110,7 @@ class Log:
         topic_partition: TopicPartition,
         topic_id: TopicId,
         settings: TopicSettings,
-        state: recovery.Recovered,
+        state: Recovered,
         clock_wall_ms: Callable[[], int],
     ) -> None:
         self.directory = directory
@@ -144,9 +144,9 @@ class Log:
         self.apply_settings(settings)
 
     @classmethod
-    def open(
+    def opening(
         cls,
-        disk: Disk,
+        directory: LogDirectory,
         folder: str,
         topic_partition: TopicPartition,
         topic_id: TopicId,
@@ -154,12 +154,11 @@ class Log:
         *,
         clock_wall_ms: Callable[[], int],
         clean: bool,
-        known: recovery.LogExpectations = recovery.NO_EXPECTATIONS,
-        directory: LogDirectory | None = None,
-    ) -> Log:
+        known: LogExpectations = NO_EXPECTATIONS,
+    ) -> Job[Log]:
         """Open the log in a folder, which is created if it is missing; recover it unless it was closed cleanly."""
-        directory = directory or LogDirectory(disk, folder.rpartition("/")[0])
-        state = recovery.recover(directory, folder, settings, now_ms=clock_wall_ms(), clean=clean, known=known)
+        now_ms = clock_wall_ms()
+        state = yield from recovery.recovering(directory, folder, settings, now_ms=now_ms, clean=clean, known=known)
         log = cls(directory, folder, topic_partition, topic_id, settings, state, clock_wall_ms)
         if clean and not state.notes:
             log._start_at_open, log._end_at_open = log.start_offset, log.end_offset

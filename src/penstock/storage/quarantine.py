@@ -21,7 +21,7 @@ from penstock.storage.segment import Damaged, Segment
 
 if TYPE_CHECKING:
     from penstock.storage.log import Log
-    from penstock.storage.recovery import Recovered
+    from penstock.storage.recovered import Recovered
 
 logger = logging.getLogger(__name__)
 

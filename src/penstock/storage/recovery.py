@@ -9,12 +9,13 @@ tail, which is truncated, or corruption, which is kept, reported and never serve
 from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import cast
+from typing import Final, cast
 
 from penstock.config.settings import TopicSettings
-from penstock.ports.disk import Disk, File
+from penstock.model.job import Job, finish
+from penstock.ports.disk import Disk
 from penstock.storage import aborted, damage
 from penstock.storage.compaction.swap import finish_swaps
 from penstock.storage.continuity import Loss, first_loss
@@ -26,6 +27,7 @@ from penstock.storage.lenient_disk import LenientDisk, read_in_parts
 from penstock.storage.log_segments import is_small
 from penstock.storage.producer_snapshots import load_producers, make_durable, remove_snapshots
 from penstock.storage.producer_state import ProducerState
+from penstock.storage.recovered import LogExpectations, Recovered
 from penstock.storage.scan import BLOCK_SIZE, OFFSET_MAX, BadBatch
 from penstock.storage.segment import Damaged, Segment
 from penstock.storage.segment_files import find_segments, open_segment
@@ -33,48 +35,9 @@ from penstock.storage.segment_list import FILE_NAME as SEGMENT_LIST
 from penstock.storage.segment_list import SegmentList
 from penstock.wire.batch import LOG_OVERHEAD, HeaderTuple
 
-
-@dataclass(slots=True)
-class Recovered:
-    """The recovered state of a log."""
-
-    segments: list[Segment]
-    epochs: EpochCache
-    producers: ProducerState
-    segment_list: SegmentList
-    start_offset: int = 0
-    end_offset: int = 0
-    flushed_offset: int = 0
-    damage: str | None = None
-    damaged_from: int | None = None
-    is_provisional: bool = False
-    """Whether some files could not be read, so that the log counts as damaged until they can be."""
-    notes: list[str] = field(default_factory=list)
-    folder_changed: bool = False
-    names_removed: bool = False
-    """Whether recovery has removed files."""
-    unflushed: list[tuple[File, int]] = field(default_factory=list)
-    list_changed: bool = False
-    unsynced_indexes: list[Segment] = field(default_factory=list)
-    """Closed segments whose indexes must be synced before the recovery point passes them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogExpectations:
-    """What the checkpoints of the data folder say about a log."""
-
-    recovery_point: int = 0
-    log_start: int = 0
-    least_end: int = 0
-    """An offset that the log had reached, according to its high watermark."""
-    held: bool = False
-    """Whether the log is known to have had a segment with records."""
-    is_new: bool = False
-    """Whether the log has no folder yet."""
-
-
-NO_EXPECTATIONS = LogExpectations()
-NEW_LOG = LogExpectations(is_new=True)
+SLICE_SIZE: Final = BLOCK_SIZE
+"""How much of a segment is read between two yields of a scan; a block is read at once."""
+HEADERS_PER_SLICE = 512
 
 
 @dataclass(slots=True)
@@ -104,10 +67,13 @@ class _Plan:
         return self.directory.disk
 
 
-def recover(
+def recovering(
     directory: LogDirectory, folder: str, settings: TopicSettings, *, now_ms: int, clean: bool, known: LogExpectations
-) -> Recovered:
-    """Recover the log in a folder, which is created if it is missing. Raises OSError."""
+) -> Job[Recovered]:
+    """Recover the log in a folder, which is created if it is missing. Raises OSError.
+
+    Yields None between parts of a scan. The job of a small log, or of one that was closed cleanly, never yields.
+    """
     disk = directory.disk
     disk.make_folder(folder)
     segment_list = SegmentList(disk, folder)
@@ -130,9 +96,9 @@ def recover(
     plan.quarantined_from = damage.quarantined_from(disk, folder)
     doubtful = [each for each in (plan.quarantined_from, plan.loss and plan.loss.offset) if each is not None]
     if doubtful:
-        _scan(plan, min(*doubtful, known.recovery_point))
+        yield from _scan(plan, min(*doubtful, known.recovery_point))
     elif not clean or not _load_clean(plan):
-        _scan(plan, known.recovery_point)
+        yield from _scan(plan, known.recovery_point)
     if plan.quarantined_from is not None and state.damage is None:
         damage.lift_quarantine(disk, folder)
     if known.log_start > state.end_offset and state.damage is None:
@@ -167,7 +133,7 @@ def recover_unreadable(
     plan.quarantined_from = OFFSET_MAX if marked is None else marked
     if state.segments:
         lost_from = OFFSET_MAX if plan.loss is None else plan.loss.offset
-        _scan(plan, min(lost_from, plan.quarantined_from, known.recovery_point))
+        finish(_scan(plan, min(lost_from, plan.quarantined_from, known.recovery_point)))
         if state.damage is None:
             # All records could be read, but the unreadable files may matter nevertheless.
             state.damaged_from = state.end_offset
@@ -333,7 +299,7 @@ def _load_clean(plan: _Plan) -> bool:
     try:
         if is_small(state.segments):
             _load_before(plan, state.segments[0].base_offset)
-            state.end_offset = _scan_segment(plan, state.segments[0], below=OFFSET_MAX, is_last=True)
+            state.end_offset = finish(_scan_segment(plan, state.segments[0], below=OFFSET_MAX, is_last=True))
         else:
             state.end_offset = state.segments[-1].end_offset()
         if (plan.recovery_point and state.end_offset != plan.recovery_point) or state.end_offset < plan.known_end:
@@ -346,7 +312,7 @@ def _load_clean(plan: _Plan) -> bool:
     return True
 
 
-def _scan(plan: _Plan, scan_from: int) -> None:
+def _scan(plan: _Plan, scan_from: int) -> Job[None]:
     """Read everything from the segment of an offset on, and verify checksums."""
     state = plan.state
     first = max(bisect_right([each.base_offset for each in state.segments], scan_from) - 1, 0)
@@ -356,7 +322,7 @@ def _scan(plan: _Plan, scan_from: int) -> None:
     except (BadBatch, Damaged):
         # There is damage before the part that needs a scan: scan everything to locate it.
         if first > 0:
-            _scan(plan, state.segments[0].base_offset)
+            yield from _scan(plan, state.segments[0].base_offset)
             return
         # The epochs and producers were compared with a first batch that was not written completely.
         state.epochs.clear()
@@ -370,7 +336,7 @@ def _scan(plan: _Plan, scan_from: int) -> None:
             break
         try:
             below = state.segments[index + 1].base_offset if index + 1 < len(state.segments) else OFFSET_MAX
-            end = _scan_segment(plan, segment, below=below, is_last=index + 1 == len(state.segments))
+            end = yield from _scan_segment(plan, segment, below=below, is_last=index + 1 == len(state.segments))
         except damage.ScanStopped as stopped:
             end = stopped.offset
             damage.on_bad_batch(plan.disk, state, index, stopped, known_end=plan.cut_from)
@@ -403,7 +369,7 @@ def _load_before(plan: _Plan, offset: int) -> None:
     load_producers(plan.disk, plan.folder, state.segments, state.producers, offset, plan.now_ms)
 
 
-def _scan_segment(plan: _Plan, segment: Segment, *, below: int, is_last: bool) -> int:
+def _scan_segment(plan: _Plan, segment: Segment, *, below: int, is_last: bool) -> Job[int]:
     """Verify every batch of a segment and rebuild its indexes, epochs and producers; return the end offset."""
     state = plan.state
     epochs, producers, now_ms = state.epochs, state.producers, plan.now_ms
@@ -413,8 +379,13 @@ def _scan_segment(plan: _Plan, segment: Segment, *, below: int, is_last: bool) -
     end = segment.base_offset
     closed_at = plan.recovery_point if plan.clean and plan.recovery_point and is_last else OFFSET_MAX
     add_to_indexes = builder.add
+    slice_end, headers_left = SLICE_SIZE, HEADERS_PER_SLICE
     try:
         for position, header in segment.headers_from(0, check_crc=True, below=below):
+            headers_left -= 1
+            if position > slice_end or not headers_left:
+                yield None
+                slice_end, headers_left = position + SLICE_SIZE, HEADERS_PER_SLICE
             if header[0] != end < closed_at <= header[0] + header[6] and _is_at_end(segment, position, header):
                 # The checksum does not cover base offsets, and the last batch has no next one to compare with. An
                 # older checkpoint may be in any gap that compaction left.

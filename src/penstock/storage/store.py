@@ -7,21 +7,21 @@ only the deletion of its topic does that. Calls log.py. Refuses: StartupError.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
-from typing import Final
 from uuid import UUID
 
 from penstock.config.settings import TopicSettings
 from penstock.model.errors import StartupError, StorageError
 from penstock.model.ids import TopicId, TopicPartition
+from penstock.model.job import Job, finish
 from penstock.ports.clock import Clock
 from penstock.ports.disk import Disk, FolderLock
 from penstock.ports.entropy import Entropy
-from penstock.storage import retention_clock
+from penstock.storage import clean_shutdown, retention_clock
+from penstock.storage.clean_shutdown import NO_BROKER_EPOCH
 from penstock.storage.closing import close_many
 from penstock.storage.directory import SYNCED_ALONE_MAX, LogDirectory
 from penstock.storage.held_partitions import Holding
@@ -46,7 +46,8 @@ from penstock.storage.partition_folder import (
     suffixed,
     write_topic_id,
 )
-from penstock.storage.recovery import NEW_LOG, recover_unreadable
+from penstock.storage.recovered import NEW_LOG
+from penstock.storage.recovery import recover_unreadable
 from penstock.storage.reserve import Reserve, is_disk_full
 from penstock.storage.retention_clock import RetentionClock
 from penstock.storage.store_checkpoints import StoreCheckpoints, make_durable
@@ -54,9 +55,6 @@ from penstock.storage.sync_failure import SyncFailure
 from penstock.storage.write_probe import WriteProbe
 
 logger = logging.getLogger(__name__)
-
-CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
-NO_BROKER_EPOCH: Final = -1
 
 
 class LogStore(StoreCheckpoints):
@@ -136,10 +134,7 @@ class LogStore(StoreCheckpoints):
                 meta = claim_folder(
                     disk, folder, cluster_id=cluster_id, node_id=node_id, entropy=entropy, in_use=in_use
                 )
-                clean = disk.exists(f"{folder}/{CLEAN_SHUTDOWN}")
-                broker_epoch = _read_broker_epoch(disk, f"{folder}/{CLEAN_SHUTDOWN}") if clean else NO_BROKER_EPOCH
-                if clean:
-                    disk.remove(f"{folder}/{CLEAN_SHUTDOWN}")
+                broker_epoch = clean_shutdown.take(disk, folder)
                 make_durable(disk, folder)
                 journal = Journal(
                     disk, folder, secret=entropy.uuid().int, size=journal_size, group_least=journal_group_least
@@ -153,10 +148,11 @@ class LogStore(StoreCheckpoints):
                 directory.reserve = reserve
                 # The other half is for connections and for files that are read.
                 directory.limit_writers(max(1, min(open_writers_max, disk.open_files_max() // 2)))
-                store = cls(directory, journal, clock, entropy, meta, lock, sync_failure, clean=clean)
+                is_clean = broker_epoch is not None
+                store = cls(directory, journal, clock, entropy, meta, lock, sync_failure, clean=is_clean)
                 store._probe = WriteProbe(directory, reserve, disk, clock, store._read_only_changed)
                 store._probe.start()
-                store.previous_broker_epoch = broker_epoch
+                store.previous_broker_epoch = NO_BROKER_EPOCH if broker_epoch is None else broker_epoch
                 store._pending_removals = [
                     (0, f"{folder}/{name}") for name in disk.list(folder) if name.endswith(DELETE_SUFFIX)
                 ]
@@ -236,6 +232,13 @@ class LogStore(StoreCheckpoints):
 
     def open(self, topic_partition: TopicPartition, topic_id: UUID, settings: TopicSettings) -> Log:
         """Open or create a partition's log. Raises OSError."""
+        return finish(self.opening(topic_partition, topic_id, settings))
+
+    def opening(self, topic_partition: TopicPartition, topic_id: UUID, settings: TopicSettings) -> Job[Log]:
+        """Open or create a partition's log like `open`, in slices if much of it must be scanned.
+
+        If the job is closed before its end, the log stays as the previous process left it.
+        """
         log = self.logs.get(topic_partition)
         if log is not None and not log.quarantine.is_provisional:
             assert log.topic_id == topic_id, f"{topic_partition} is open under another topic id"
@@ -253,8 +256,8 @@ class LogStore(StoreCheckpoints):
             known = NEW_LOG
         else:
             known = self._known(topic_partition, settings, held=is_lost or holding is Holding.HELD)
-        log = Log.open(
-            self._disk,
+        log = yield from Log.opening(
+            self.directory,
             folder,
             topic_partition,
             TopicId(topic_id),
@@ -262,7 +265,6 @@ class LogStore(StoreCheckpoints):
             clock_wall_ms=self._wall_ms,
             clean=self.was_clean or not exists,
             known=known,
-            directory=self.directory,
         )
         self._record_holding(log, holding, is_new=not exists, is_lost=is_lost)
         for note in log.recovery_notes:
@@ -457,12 +459,10 @@ class LogStore(StoreCheckpoints):
                 if not self.was_clean and self._has_unopened:
                     return
                 self._sync_failure.forget()
-                content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}).encode()
-                self.directory.with_reserve(lambda: self._disk.replace_file(self._path(CLEAN_SHUTDOWN), content))
+                self.directory.with_reserve(lambda: clean_shutdown.write(self._disk, self.folder, broker_epoch))
         except (OSError, StorageError):
             # The next start scans the logs, which is slower but correct.
-            with suppress(OSError):
-                self._disk.remove(self._path(CLEAN_SHUTDOWN))
+            clean_shutdown.remove(self._disk, self.folder)
         finally:
             self._mark_resets += 1
             if self._probe is not None:
@@ -490,11 +490,3 @@ class LogStore(StoreCheckpoints):
         except OSError as error:
             self.directory.fail(error)
             raise
-
-
-def _read_broker_epoch(disk: Disk, path: str) -> int:
-    """Return the epoch in a clean-shutdown file; the files of older releases and of Kafka are empty."""
-    try:
-        return int(json.loads(disk.read_file(path))["brokerEpoch"])
-    except (ValueError, KeyError, TypeError):
-        return NO_BROKER_EPOCH

@@ -31,7 +31,7 @@ from penstock.storage.directory import LogDirectory
 from penstock.storage.held_partitions import HeldPartitions, Holding
 from penstock.storage.log import Log
 from penstock.storage.partition_folder import PARTITION_METADATA
-from penstock.storage.recovery import LogExpectations
+from penstock.storage.recovered import LogExpectations
 from penstock.storage.saved_offsets import SavedOffsets
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,9 @@ import pytest
 
 from penstock.config.settings import default_topic_settings
 from penstock.model.ids import PartitionIndex, TopicId, TopicName, TopicPartition
+from penstock.model.job import finish
 from penstock.ports.real.disk import RealDisk
+from penstock.storage.directory import LogDirectory
 from penstock.storage.log import Log
 from penstock.storage.marker_append import append_marker
 from penstock.wire.records import Record, encode_batch
@@ -24,8 +26,8 @@ NOW_MS = 1_700_000_000_000
 
 async def write(folder: Path) -> None:
     """Write twelve transactions of three producers, every other one aborted, and one that stays open."""
-    log = Log.open(
-        RealDisk(),
+    opening = Log.opening(
+        LogDirectory(RealDisk(), str(folder.parent)),
         str(folder),
         TopicPartition(TopicName("t"), PartitionIndex(0)),
         TopicId(UUID(int=1)),
@@ -33,6 +35,7 @@ async def write(folder: Path) -> None:
         clock_wall_ms=lambda: NOW_MS,
         clean=False,
     )
+    log = finish(opening)
     for number in range(13):
         producer_id = number % 3 if number < 12 else 9
         sealed = encode_batch(

@@ -10,7 +10,9 @@ from penstock.config.settings import default_topic_settings
 from penstock.metadata.image import PartitionImage
 from penstock.model.errors import NotEnoughReplicas, NotLeaderOrFollower
 from penstock.model.ids import LeaderEpoch, NodeId, PartitionIndex, TopicId, TopicName, TopicPartition
+from penstock.model.job import finish
 from penstock.replication.partition import ALL_REPLICAS, Partition
+from penstock.storage.directory import LogDirectory
 from penstock.storage.log import Log
 from penstock.wire.records import Record, encode_batch
 from penstock_sim.disk import SimDisk
@@ -36,8 +38,8 @@ class Reader:
 
 
 def partition(disk: SimDisk | None = None) -> Partition:
-    log = Log.open(
-        disk or SimDisk(),
+    opening = Log.opening(
+        LogDirectory(disk or SimDisk(), "/data"),
         "/data/a-0",
         TopicPartition(TopicName("a"), PartitionIndex(0)),
         TopicId(UUID(int=1)),
@@ -45,6 +47,7 @@ def partition(disk: SimDisk | None = None) -> Partition:
         clock_wall_ms=lambda: NOW_MS,
         clean=False,
     )
+    log = finish(opening)
     return Partition(TopicName("a"), UUID(int=1), 0, ME, log)
 
 

@@ -184,13 +184,13 @@ def test_a_request_that_waits_runs_slices_instead_of_the_timer() -> None:
 
 def test_a_slice_ends_when_its_time_is_over() -> None:
     async def story(node: OneNode) -> None:
-        opened = node.store.open
+        opened = node.store.opening
 
         def open_slowly(*given: object) -> object:
             node.clock.skip(SLICE_S)
             return opened(*given)  # type: ignore[arg-type]
 
-        node.store.open = open_slowly  # type: ignore[method-assign, assignment]
+        node.store.opening = open_slowly  # type: ignore[method-assign, assignment]
         node.publish(*created(count=2))
         assert node.is_open(index=0) and not node.is_open(index=1)
         await node.clock.advance(0)
@@ -201,13 +201,13 @@ def test_a_slice_ends_when_its_time_is_over() -> None:
 
 def test_a_log_that_fails_unexpectedly_does_not_keep_the_others_from_being_opened() -> None:
     async def story(node: OneNode) -> None:
-        failing, opened = CHORES_PER_SLICE, node.store.open
+        failing, opened = CHORES_PER_SLICE, node.store.opening
 
         def open_or_fail(topic_partition: TopicPartition, *given: object) -> object:
             assert topic_partition.partition != failing, "a bug"
             return opened(topic_partition, *given)  # type: ignore[arg-type]
 
-        node.store.open = open_or_fail  # type: ignore[method-assign, assignment]
+        node.store.opening = open_or_fail  # type: ignore[method-assign, assignment]
         node.publish(*created(count=CHORES_PER_SLICE + 2))
         with pytest.raises(AssertionError, match="a bug"):
             await node.clock.advance(0)
@@ -561,13 +561,13 @@ def test_an_unreadable_log_is_tried_less_and_less_often() -> None:
         await unreadable_after_restart(node)
         start = node.clock.monotonic()
         attempts: list[float] = []
-        opened = node.store.open
+        opened = node.store.opening
 
         def count(*given: object) -> object:
             attempts.append(node.clock.monotonic() - start)
             return opened(*given)  # type: ignore[arg-type]
 
-        node.store.open = count  # type: ignore[method-assign, assignment]
+        node.store.opening = count  # type: ignore[method-assign, assignment]
         await node.clock.advance(3 * REOPEN_S_MAX)
         pauses = [later - sooner for sooner, later in pairwise(attempts)]
         assert pauses[:3] == pytest.approx([2 * REOPEN_S, 4 * REOPEN_S, 8 * REOPEN_S], abs=SWEEP_S)

@@ -9,10 +9,11 @@ import pytest
 from penstock.config.settings import TopicSettings, default_topic_settings
 from penstock.model.errors import StorageError
 from penstock.model.ids import PartitionIndex, TopicId, TopicName, TopicPartition
+from penstock.model.job import finish
 from penstock.storage.directory import LogDirectory
 from penstock.storage.log import Appended, Log
 from penstock.storage.marker_append import append_marker
-from penstock.storage.recovery import LogExpectations
+from penstock.storage.recovered import LogExpectations
 from penstock.storage.unreadable import LASTING_S
 from penstock.wire.batch import BatchHeader, iter_batches
 from penstock.wire.records import Record, encode_batch
@@ -44,17 +45,17 @@ def open_log(
     clock: Callable[[], int] = lambda: NOW_MS,
     **changes: Any,
 ) -> Log:
-    return Log.open(
-        disk,
+    opening = Log.opening(
+        directory or LogDirectory(disk, folder.rpartition("/")[0]),
         folder,
         PARTITION,
         TOPIC_ID,
         small_settings(**changes),
         clock_wall_ms=clock,
         clean=clean,
-        directory=directory,
         known=LogExpectations(recovery_point=recovery_point, log_start=log_start, least_end=least_end, held=held),
     )
+    return finish(opening)
 
 
 def batch(

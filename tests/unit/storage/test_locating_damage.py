@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from penstock.model.errors import StorageError
-from penstock.model.job import Job
+from penstock.model.job import Job, finish
 from penstock.scheduling.scheduler import Scheduler
 from penstock.storage import damage
 from penstock.storage.directory import LogDirectory
@@ -42,8 +42,8 @@ def made(run: Callable[..., None] | None = None) -> tuple[SimDisk, Log]:
     if run is not None:
         directory.run = run
     settings = small_settings(segment_bytes=COUNT * len(BATCH), index_interval_bytes=200)
-    log = Log.open(
-        disk, FOLDER, PARTITION, TOPIC_ID, settings, clock_wall_ms=lambda: NOW_MS, clean=False, directory=directory
+    log = finish(
+        Log.opening(directory, FOLDER, PARTITION, TOPIC_ID, settings, clock_wall_ms=lambda: NOW_MS, clean=False)
     )
     for _ in range(COUNT + 5):
         append(log, BATCH)
@@ -106,7 +106,7 @@ def test_earlier_damage_that_headers_hid_is_found() -> None:
     rot(disk, log, 17)
     refused(log, 31)
     ((job, done),) = held.jobs
-    finish(job, done)
+    run_to_end(job, done)
     assert log.damaged_from == 17
 
 
@@ -117,7 +117,7 @@ def test_an_abandoned_log_is_not_changed_when_damage_is_located() -> None:
     refused(log, 31)
     log.abandon()
     said = log.damage
-    finish(*held.jobs[0])
+    run_to_end(*held.jobs[0])
     assert (log.damaged_from, log.damage) == (0, said)
 
 
@@ -143,7 +143,7 @@ def test_the_scheduler_locates_damage_in_several_turns() -> None:
     assert log.damaged_from == 31 and scheduler.unfinished_count == 0
 
 
-def finish(job: Job[Any], done: Callable[[Any, BaseException | None], None]) -> None:
+def run_to_end(job: Job[Any], done: Callable[[Any, BaseException | None], None]) -> None:
     try:
         while True:
             next(job)

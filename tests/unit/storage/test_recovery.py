@@ -8,10 +8,23 @@ import pytest
 from penstock.model.errors import OffsetOutOfRange, StorageError
 from penstock.model.job import finish
 from penstock.storage.damage import QUARANTINE_FILE
+from penstock.storage.directory import LogDirectory
 from penstock.storage.log import Log
+from penstock.storage.recovered import LogExpectations
+from penstock.storage.recovery import recovering
 from penstock.wire.batch import BatchHeader
 from penstock_sim.disk import Crashed, SimDisk
-from tests.unit.storage.support import FOLDER, NOW_MS, append, batch, fill, idempotent, open_log, stored
+from tests.unit.storage.support import (
+    FOLDER,
+    NOW_MS,
+    append,
+    batch,
+    fill,
+    idempotent,
+    open_log,
+    small_settings,
+    stored,
+)
 
 
 def written(counts: list[int], *, clean: bool = False) -> tuple[SimDisk, list[int]]:
@@ -37,6 +50,45 @@ def test_a_torn_tail_is_truncated_and_reported() -> None:
     assert (log.end_offset, log.damage) == (bases[-1], None)
     assert "truncated" in log.recovery_notes[0]
     assert append(log, batch()).base_offset == bases[-1]
+
+
+def test_a_recovery_yields_between_parts_of_a_scan_and_never_for_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, _ = written([1] * 40)
+
+    def slices(recovery_point: int) -> int:
+        known = LogExpectations(recovery_point=recovery_point)
+        job = recovering(LogDirectory(disk, "/data"), FOLDER, small_settings(), now_ms=NOW_MS, clean=False, known=known)
+        count = 0
+        while True:
+            try:
+                assert next(job) is None
+                count += 1
+            except StopIteration as end:
+                assert (end.value.end_offset, end.value.damage) == (40, None)
+                return count
+
+    assert slices(0) == 0
+    monkeypatch.setattr("penstock.storage.recovery.HEADERS_PER_SLICE", 5)
+    assert slices(0) >= 4
+    assert slices(39) <= 2, "only the last segment is scanned"
+    monkeypatch.setattr("penstock.storage.recovery.HEADERS_PER_SLICE", 512)
+    monkeypatch.setattr("penstock.storage.recovery.SLICE_SIZE", 500)
+    assert slices(0) >= 4
+
+
+def test_a_recovery_that_is_abandoned_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.storage.recovery.HEADERS_PER_SLICE", 5)
+    disk, _ = written([1] * 40)
+    file = disk.open(last_log(disk))
+    file.truncate(file.size() - 10)
+    before = {name: disk.read_file(f"{FOLDER}/{name}") for name in disk.list(FOLDER)}
+    job = recovering(
+        LogDirectory(disk, "/data"), FOLDER, small_settings(), now_ms=NOW_MS, clean=False, known=LogExpectations()
+    )
+    next(job)
+    job.close()
+    assert {name: disk.read_file(f"{FOLDER}/{name}") for name in disk.list(FOLDER)} == before
+    assert open_log(disk).end_offset == 39
 
 
 def test_a_torn_first_batch_after_the_start_of_the_log_is_truncated() -> None:

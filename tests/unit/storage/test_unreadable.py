@@ -7,6 +7,7 @@ import errno
 import pytest
 
 from penstock.model.errors import StorageError
+from penstock.model.job import finish
 from penstock.ports.network import FileSlice
 from penstock.storage.directory import LogDirectory
 from penstock.storage.log import Log
@@ -29,15 +30,9 @@ def made(count: int = 12, *, segment_bytes: int = 2000) -> tuple[SimDisk, Log, C
     disk, clock = SimDisk(), Clock()
     disk.make_folder("/data")
     directory = LogDirectory(disk, "/data", clock)
-    log = Log.open(
-        disk,
-        FOLDER,
-        PARTITION,
-        TOPIC_ID,
-        small_settings(segment_bytes=segment_bytes),
-        clock_wall_ms=lambda: NOW_MS,
-        clean=False,
-        directory=directory,
+    settings = small_settings(segment_bytes=segment_bytes)
+    log = finish(
+        Log.opening(directory, FOLDER, PARTITION, TOPIC_ID, settings, clock_wall_ms=lambda: NOW_MS, clean=False)
     )
     for _ in range(count):
         append(log, batch(value=b"v" * 100))

@@ -47,13 +47,13 @@ def _partition(context: "Context", key: bytes, index: int, *, by_id: bool) -> "P
 
 
 def not_hosted(context: "Context", key: bytes, index: int, *, by_id: bool) -> Refusal:
-    """Return why a partition is not on this node: it is elsewhere, could not be opened, or does not exist."""
+    """Return why a partition is not on this node: it is elsewhere, not open, or does not exist."""
     topic = _topic(context, key, by_id=by_id)
     if topic is None:
         return UnknownTopicId() if by_id else UnknownTopicOrPartition()
     if not 0 <= index < len(topic.partitions):
         return UnknownTopicOrPartition()
-    if context.node_id in topic.partitions[index].replicas:
+    if context.node_id in topic.partitions[index].replicas and not context.replicas.is_opening(topic.name, index):
         return StorageError()
     return NotLeaderOrFollower()
 

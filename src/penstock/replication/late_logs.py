@@ -1,0 +1,136 @@
+"""The logs that a start leaves unopened: they are opened on first use and in the background.
+
+A log that a killed process leaves with much to scan is recovered in slices, so that the others are served meanwhile;
+until it is open, its partition is not found. Calls storage/store.py through replicas.py, which decides by
+hosted_topic.py which logs may be late.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from penstock.model.job import Job
+from penstock.ports.clock import Clock
+from penstock.replication.hosted_topic import HostedTopic
+from penstock.storage.log import Log
+from penstock.storage.store import LogStore
+
+logger = logging.getLogger(__name__)
+
+RECOVERING_MAX: Final = 4
+"""How many logs are recovered in slices at a time; each takes some megabytes of memory."""
+
+LatePartition = tuple[HostedTopic, int]
+
+
+class LateLogs:
+    """The unopened logs of one node, in the order in which they are opened unless they are used before."""
+
+    def __init__(
+        self,
+        store: LogStore,
+        clock: Clock,
+        opening: Callable[[HostedTopic, int], Job[Log] | None],
+        opened: Callable[[HostedTopic, int, Callable[[], Log]], None],
+        progressed: Callable[[], None],
+    ) -> None:
+        """`opening` returns the job that opens a log, or None if the log is no longer wanted.
+
+        `opened` gets a function that returns the log or raises the error of the attempt, and `progressed` is called
+        after a recovery in slices.
+        """
+        self._store = store
+        self._clock = clock
+        self._opening = opening
+        self._opened = opened
+        self._progressed = progressed
+        self._queue: deque[LatePartition] = deque()
+        self._recovering: set[LatePartition] = set()
+
+    def __len__(self) -> int:
+        return len(self._queue) + len(self._recovering)
+
+    @property
+    def has_next(self) -> bool:
+        """Return whether the next log can be opened now, because there are not too many recoveries."""
+        return bool(self._queue) and len(self._recovering) < RECOVERING_MAX
+
+    def is_recovering(self, hosted: HostedTopic, index: int) -> bool:
+        return (hosted, index) in self._recovering
+
+    def add(self, hosted: HostedTopic, index: int) -> None:
+        """Leave a log for later."""
+        if index not in hosted.late:
+            hosted.add_late(index, self.open)
+            self._queue.append((hosted, index))
+
+    def open(self, hosted: HostedTopic, index: int) -> None:
+        """Open a log, or begin to recover it if that takes long."""
+        late = hosted, index
+        if index not in hosted.late or late in self._recovering or self._store.failure is not None:
+            return
+        if len(self._recovering) == RECOVERING_MAX:
+            return
+        job = self._opening(hosted, index)
+        if job is None:
+            hosted.take_late(index)
+            return
+        try:
+            next(job)
+        except StopIteration as end:
+            self._end(late, end.value, None)
+        except Exception as error:
+            self._end(late, None, error)
+        else:
+            logger.info("recovering %s-%d while other partitions are served", hosted.name, index)
+            self._recovering.add(late)
+            self._store.directory.run(self._while_late(late, job), partial(self._recovered, late))
+
+    def open_some(self, *, within_s: float, may_open: Callable[[], bool]) -> None:
+        """Open logs for some time, as long as `may_open` returns True."""
+        ends = self._clock.monotonic() + within_s
+        while self.has_next and may_open() and self._clock.monotonic() < ends:
+            self.open(*self._queue.popleft())
+
+    def leave(self) -> None:
+        """Stop without opening the logs that are left: they are as the previous process left them."""
+        if self._recovering or any(index in hosted.late for hosted, index in self._queue):
+            self._store.leave_unopened()
+        self._queue.clear()
+        self._recovering.clear()
+
+    def _while_late(self, late: LatePartition, job: Job[Log]) -> Job[Log | None]:
+        """Continue a job until the partition leaves this node, or the folder is offline."""
+        hosted, index = late
+        while True:
+            yield None
+            if index not in hosted.late or self._store.failure is not None:
+                job.close()
+                return None
+            try:
+                next(job)
+            except StopIteration as end:
+                opened: Log = end.value
+                return opened
+
+    def _recovered(self, late: LatePartition, opened: Log | None, error: BaseException | None) -> None:
+        self._recovering.discard(late)
+        if opened is not None or error is not None:
+            self._end(late, opened, error)
+        self._progressed()
+
+    def _end(self, late: LatePartition, opened: Log | None, error: BaseException | None) -> None:
+        hosted, index = late
+        if hosted.take_late(index):
+            self._opened(hosted, index, partial(_outcome, opened, error))
+
+
+def _outcome(opened: Log | None, error: BaseException | None) -> Log:
+    if error is not None:
+        raise error
+    assert opened is not None, "an attempt ends with a log or an error"
+    return opened

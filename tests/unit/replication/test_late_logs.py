@@ -1,0 +1,198 @@
+"""The logs that a start leaves for later: those with much to scan are recovered in slices."""
+
+import errno
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from penstock.metadata.records import RemoveTopicRecord
+from penstock.model.job import Job
+from penstock.replication.late_logs import RECOVERING_MAX
+from penstock.replication.replicas import SWEEP_S
+from penstock.scheduling.scheduler import Scheduler
+from tests.unit.replication.test_replicas import FIRST, ORDERS, OTHER, OneNode, created, moved, run
+
+LONG = 0
+"""The partition with more batches than one slice of a recovery verifies."""
+BATCHES = 20
+
+
+@pytest.fixture(autouse=True)
+def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.storage.recovery.HEADERS_PER_SLICE", 4)
+
+
+class Jobs:
+    """Jobs of a data folder, whose steps the test runs."""
+
+    def __init__(self, node: OneNode) -> None:
+        self.waiting: list[tuple[Job[Any], Callable[[Any, BaseException | None], None]]] = []
+        node.store.directory.run = lambda job, done: self.waiting.append((job, done))
+
+    def step(self) -> None:
+        """Run one step of each job."""
+        waiting, self.waiting = self.waiting, []
+        for job, done in waiting:
+            try:
+                next(job)
+            except StopIteration as end:
+                done(end.value, None)
+            except OSError as error:
+                done(None, error)
+            else:
+                self.waiting.append((job, done))
+
+    def finish(self) -> None:
+        while self.waiting:
+            self.step()
+
+
+async def killed(node: OneNode, *, long: tuple[int, ...] = (LONG,), count: int = 3) -> Jobs:
+    """Write to some partitions, to the long ones more than one slice, kill the node and start it again."""
+    await node.replicas.opened_at_start(lambda: None)
+    node.publish(*created(count=count))
+    await node.replicas.settled()
+    for index in range(count):
+        for _ in range(BATCHES if index in long else 1):
+            node.append(index=index)
+    return restarted(node)
+
+
+def restarted(node: OneNode) -> Jobs:
+    node.replicas.stop()
+    node.store.close(clean=False)
+    node.disk.end_process()
+    node.start()
+    jobs = Jobs(node)
+    node.publish_again()
+    return jobs
+
+
+def end_of(node: OneNode, index: int) -> int:
+    partition = node.replicas.find(ORDERS, index)
+    assert partition is not None and partition.log.damage is None
+    return partition.log.end_offset
+
+
+def test_a_start_serves_other_partitions_while_a_log_with_much_to_scan_is_recovered() -> None:
+    async def story(node: OneNode) -> None:
+        jobs = await killed(node)
+        opened: list[bool] = []
+        await node.replicas.opened_at_start(lambda: opened.append(True))
+        assert end_of(node, 1) == end_of(node, 2) == 1
+        assert not node.is_open(index=LONG) and node.replicas.is_opening(ORDERS, LONG)
+        assert not opened, "a log is missing"
+        jobs.finish()
+        assert end_of(node, LONG) == BATCHES and not node.replicas.is_opening(ORDERS, LONG)
+        assert opened
+        assert type(node.replicas.by_id[FIRST.bytes].partitions) is dict
+
+    run(story)
+
+
+def test_a_log_with_much_to_scan_is_recovered_once_however_often_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.replication.replicas.START_OPEN_S", 0.0)
+
+    async def story(node: OneNode) -> None:
+        jobs = await killed(node)
+        await node.replicas.opened_at_start(lambda: None)
+        for _ in range(3):
+            assert not node.is_open(index=LONG)
+        assert len(jobs.waiting) == 1
+        assert end_of(node, 1) == 1, "a short one is opened when it is used"
+        jobs.finish()
+        assert end_of(node, LONG) == BATCHES
+
+    run(story)
+
+
+def test_few_logs_are_recovered_in_slices_at_a_time() -> None:
+    async def story(node: OneNode) -> None:
+        count = RECOVERING_MAX + 2
+        jobs = await killed(node, long=tuple(range(count)), count=count)
+        opened: list[bool] = []
+        await node.replicas.opened_at_start(lambda: opened.append(True))
+        assert not node.is_open(index=count - 1)
+        assert len(jobs.waiting) == RECOVERING_MAX
+        while not opened:
+            assert 0 < len(jobs.waiting) <= RECOVERING_MAX
+            jobs.step()
+        assert [end_of(node, index) for index in range(count)] == [BATCHES] * count
+
+    run(story)
+
+
+def test_the_scheduler_recovers_a_log_in_several_turns() -> None:
+    async def story(node: OneNode) -> None:
+        await killed(node)
+        scheduler = Scheduler(node.clock)
+        node.store.directory.run = partial(scheduler.run, is_wanted=lambda: True)
+        await node.replicas.opened_at_start(lambda: None)
+        assert not node.is_open(index=LONG)
+        await node.clock.advance(0.01)
+        assert end_of(node, LONG) == BATCHES
+
+    run(story)
+
+
+def test_a_node_that_stops_while_it_recovers_a_log_recovers_it_at_the_next_start() -> None:
+    async def story(node: OneNode) -> None:
+        jobs = await killed(node)
+        await node.replicas.opened_at_start(lambda: None)
+        jobs.step()
+        node.stop()
+        node.start()
+        assert not node.store.was_clean, "the log is not verified"
+        jobs = Jobs(node)
+        node.publish_again()
+        await node.replicas.opened_at_start(lambda: None)
+        jobs.finish()
+        assert end_of(node, LONG) == BATCHES
+
+    run(story)
+
+
+def test_a_topic_that_is_deleted_during_a_recovery_leaves_nothing_behind() -> None:
+    async def story(node: OneNode) -> None:
+        jobs = await killed(node)
+        opened: list[bool] = []
+        await node.replicas.opened_at_start(lambda: opened.append(True))
+        node.publish(RemoveTopicRecord(topic_id=FIRST))
+        await node.replicas.settled()
+        jobs.finish()
+        assert not node.disk.exists(f"/data/{ORDERS}-{LONG}") and not list(node.store)
+        assert opened
+
+    run(story)
+
+
+def test_a_replica_that_moves_away_during_its_recovery_is_removed() -> None:
+    async def story(node: OneNode) -> None:
+        jobs = await killed(node)
+        await node.replicas.opened_at_start(lambda: None)
+        node.publish(moved(OTHER, index=LONG))
+        await node.replicas.settled()
+        jobs.finish()
+        assert not node.disk.exists(f"/data/{ORDERS}-{LONG}") and not node.is_open(index=LONG)
+
+    run(story)
+
+
+def test_a_log_that_cannot_be_read_to_its_end_is_tried_again() -> None:
+    def failing() -> Job[None]:
+        yield None
+        raise OSError(errno.EIO, "the disk fails")
+
+    async def story(node: OneNode) -> None:
+        jobs = await killed(node)
+        await node.replicas.opened_at_start(lambda: None)
+        assert node.replicas.is_opening(ORDERS, LONG)
+        jobs.waiting[:] = [(failing(), done) for _, done in jobs.waiting]
+        jobs.finish()
+        assert not node.is_open(index=LONG) and not node.replicas.is_opening(ORDERS, LONG)
+        await node.clock.advance(2 * SWEEP_S)
+        assert end_of(node, LONG) == BATCHES
+
+    run(story)
