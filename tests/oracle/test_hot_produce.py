@@ -12,6 +12,7 @@ from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
 from penstock.wire.frame import MalformedRequest
+from penstock.wire.hot import produce
 from penstock.wire.hot.produce import FLEXIBLE_FROM, TOPIC_ID_FROM, PartitionResult, read_request, write_response
 
 PRODUCE = 0
@@ -20,6 +21,7 @@ names = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_siz
 ids = st.uuids(version=4)
 int32 = st.integers(-(2**31), 2**31 - 1)
 int64 = st.integers(-(2**63), 2**63 - 1)
+zeros = st.integers(0, 40_000).map(bytes)
 partitions = st.lists(st.tuples(int32, st.none() | st.binary(max_size=300)), max_size=3)
 requests = st.tuples(
     st.none() | st.text(max_size=20),
@@ -65,6 +67,42 @@ def test_requests_are_read_as_kio_wrote_them(version: int, wanted: Any) -> None:
     assert seen == [
         (topic_id.bytes if version >= TOPIC_ID_FROM else name.encode(), rows) for name, topic_id, rows in topics
     ]
+
+
+one_batch = st.tuples(
+    st.none(),
+    st.sampled_from([-1, 0, 1]),
+    st.integers(0, 2**31 - 1),
+    st.lists(
+        st.tuples(names, ids, st.lists(st.tuples(int32, st.binary(max_size=300) | zeros), min_size=1, max_size=1)),
+        min_size=1,
+        max_size=1,
+    ),
+)
+
+
+@given(st.integers(FLEXIBLE_FROM, 13), one_batch, st.data())
+def test_the_quick_reader_of_one_batch_reads_what_the_general_one_reads(
+    version: int, wanted: Any, data: st.DataObject
+) -> None:
+    body = bytearray(encoded_by_kio(version, wanted))
+    by_id = version >= TOPIC_ID_FROM
+    quick = produce._read_one(memoryview(body), 0, by_id)
+    assert fields_of(quick) == fields_of(produce._read_flexible(memoryview(body), 0, by_id=by_id))
+    for _ in range(data.draw(st.integers(1, 3))):
+        # Counts, sizes and tags are at both ends.
+        at = data.draw(st.integers(0, min(len(body), 50) - 1) | st.integers(max(len(body) - 4, 0), len(body) - 1))
+        body[at] = data.draw(st.sampled_from([0, 1, 2, 3, 0x7F, 0x80, 0x81, 0xFF]) | st.integers(0, 255))
+    changed = bytes(body[: data.draw(st.just(len(body)) | st.integers(0, len(body)))])
+    quick = produce._read_one(memoryview(changed), 0, by_id)
+    assert quick is None or fields_of(quick) == fields_of(produce._read_flexible(memoryview(changed), 0, by_id=by_id))
+
+
+def fields_of(request: produce.ProduceRequest | None) -> tuple[Any, ...] | None:
+    if request is None:
+        return None
+    topics = [(name, [(index, bytes(records or b"")) for index, records in rows]) for name, rows in request.topics]
+    return request.transactional_id, request.acks, request.timeout_ms, topics
 
 
 @given(versions, requests, st.data())

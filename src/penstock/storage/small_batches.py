@@ -24,11 +24,14 @@ def check(records: memoryview, count: int) -> None:
     position, end = HEADER_SIZE, len(records)
     try:
         for index in range(count):
-            number = records[position]
-            if number < 0x80:
-                start = position + 1
-            else:
-                number, start = _varint(records, position)
+            # Numbers of one and two bytes are read here, because a call costs as much as the rest of the record.
+            number, start = records[position], position + 1
+            if number >= 0x80:
+                second = records[start]
+                if second < 0x80:
+                    number, start = number & 0x7F | second << 7, start + 1
+                else:
+                    number, start = _varint(records, position)
             position = start + (number >> 1)
             # In zigzag encoding a negative size is an odd number.
             if number & 1 or position > end:
@@ -65,9 +68,17 @@ def _check_fields(view: memoryview, start: int, end: int, index: int) -> None:
     position = start + 2 if view[start + 1] < 0x80 else _varint(view, start + 1)[1]
     position = position + 1 if view[position] < 0x80 else _varint(view, position)[1]
     position = position + 1 if view[position] == _NULL else _skip_bytes(view, position, end, nullable=True)
-    position = _skip_bytes(view, position, end, nullable=True)
-    count, position = _varint(view, position)
-    if count:
+    number = view[position]
+    if number & 1 or (number >= 0x80 and view[position + 1] >= 0x80):
+        position = _skip_bytes(view, position, end, nullable=True)
+    else:
+        position += 1 + (number >> 1) if number < 0x80 else 2 + ((number & 0x7F | view[position + 1] << 7) >> 1)
+        if position > end:
+            raise InvalidRecord("a field of a record is larger than the record")
+    if view[position] == 0:
+        position += 1
+    else:
+        count, position = _varint(view, position)
         if count & 1 or count >> 1 > end - position:
             raise InvalidRecord(f"record {index} has an impossible number of headers")
         for _ in range(count >> 1):
