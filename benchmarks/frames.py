@@ -16,7 +16,7 @@ def produce_frame(topic: str, *, size: int, acks: int = 1, partition: int = 0) -
     records = tuple(record(index, key=None, value=value) for index, value in enumerate(values))
     data = Batch(records=records, base_timestamp=START, max_timestamp=START).encode()
     rows = [{"name": topic, "partition_data": [{"index": partition, "records": data}]}]
-    return request_frame("produce", 7, {"acks": acks, "timeout": 5000, "topic_data": rows})
+    return request_frame("produce", 9, {"acks": acks, "timeout": 5000, "topic_data": rows})
 
 
 def fetch_frame(topic: str, *, size: int) -> bytes:
