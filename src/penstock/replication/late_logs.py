@@ -13,9 +13,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from penstock.metadata.image import PartitionImage
+from penstock.model.ids import NodeId
 from penstock.model.job import Job
 from penstock.ports.clock import Clock
-from penstock.replication.hosted_topic import HostedTopic
+from penstock.replication.hosted_topic import HostedTopic, may_open_late
 from penstock.storage.log import Log
 from penstock.storage.store import LogStore
 
@@ -32,6 +34,7 @@ class LateLogs:
 
     def __init__(
         self,
+        node_id: NodeId,
         store: LogStore,
         clock: Clock,
         opening: Callable[[HostedTopic, int], Job[Log] | None],
@@ -43,8 +46,11 @@ class LateLogs:
         `opened` gets a function that returns the log or raises the error of the attempt, and `progressed` is called
         after a recovery in slices.
         """
+        self._node_id = node_id
         self._store = store
         self._clock = clock
+        self.is_starting = True
+        """Whether the node is starting: only then are logs left for later."""
         self._opening = opening
         self._opened = opened
         self._progressed = progressed
@@ -56,17 +62,24 @@ class LateLogs:
 
     @property
     def has_next(self) -> bool:
-        """Return whether the next log can be opened now, because there are not too many recoveries."""
-        return bool(self._queue) and len(self._recovering) < RECOVERING_MAX
+        """Return whether the next log can be opened now: all others are open, and few logs are being recovered."""
+        return not self.is_starting and bool(self._queue) and len(self._recovering) < RECOVERING_MAX
 
-    def is_recovering(self, hosted: HostedTopic, index: int) -> bool:
+    def is_recovering(self, hosted: HostedTopic | None, index: int) -> bool:
         return (hosted, index) in self._recovering
 
-    def add(self, hosted: HostedTopic, index: int) -> None:
-        """Leave a log for later."""
-        if index not in hosted.late:
-            hosted.add_late(index, self.open)
-            self._queue.append((hosted, index))
+    def takes(self, hosted: HostedTopic, index: int, state: PartitionImage) -> bool:
+        """Leave a log for later if it may be opened late, and return whether it is left."""
+        if index in hosted.late:
+            return True
+        # Without the table of partitions, only the first start can tell that a folder is missing: it opens all logs.
+        if not self.is_starting or not self._store.has_table:
+            return False
+        if not may_open_late(hosted.name, state, self._node_id):
+            return False
+        hosted.add_late(index, self.open)
+        self._queue.append((hosted, index))
+        return True
 
     def open(self, hosted: HostedTopic, index: int) -> None:
         """Open a log, or begin to recover it if that takes long."""

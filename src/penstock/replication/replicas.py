@@ -26,7 +26,7 @@ from penstock.model.topic import is_internal
 from penstock.ports.clock import Clock, Timer
 from penstock.replication.cluster_peers import ClusterPeers, PeerAccess
 from penstock.replication.follower_sessions import FollowerSessions, Wakeups
-from penstock.replication.hosted_topic import HostedTopic, may_open_late
+from penstock.replication.hosted_topic import HostedTopic
 from penstock.replication.late_logs import LateLogs
 from penstock.replication.mark_checkpoints import MarkCheckpoints
 from penstock.replication.partition import Partition
@@ -95,8 +95,7 @@ class Replicas:
         self._leader_rounds = LeaderRounds(clock)
         self._chores: deque[Callable[[], None]] = deque()
         self._chores_timer: Timer | None = None
-        self._is_starting = True
-        self.late = LateLogs(store, clock, self._opening, self._opened, self._run_slice)
+        self.late = LateLogs(node_id, store, clock, self._opening, self._opened, self._run_slice)
         """Logs that are opened after all chores, unless they are used before."""
         self._on_all_open: Callable[[], None] | None = None
         self._sweep_timer: Timer | None = None
@@ -151,7 +150,7 @@ class Replicas:
         Those that `may_open_late` excludes are always waited for.
         """
         await self.settled()
-        self._is_starting = False
+        self.late.is_starting = False
         self._on_all_open = on_all_open
         ends = self._clock.monotonic() + START_OPEN_S
         while self.late.has_next and self._clock.monotonic() < ends:
@@ -249,11 +248,8 @@ class Replicas:
             self.by_id[hosted.id_bytes] = self.by_name[hosted.name_bytes] = hosted
         if index in hosted.partitions:
             self._take_role(hosted.partitions[index], state)
-        # Without the table of partitions, only the first start can tell that a folder is missing: it opens all logs.
-        elif self._is_starting and self._store.has_table and may_open_late(hosted.name, state, self._node_id):
-            self.late.add(hosted, index)
-        elif index not in hosted.late:
-            self._chores.append(partial(self._open, hosted, index))
+        elif not self.late.takes(hosted, index, state):
+            self._chores.append(partial(self._open_unless_late, hosted, index))
 
     def _take_role(self, partition: Partition, state: PartitionImage) -> None:
         partition.take_role(state)
@@ -266,6 +262,12 @@ class Replicas:
         if not self.late and not self._has_unreadable and self._on_all_open is not None:
             on_all_open, self._on_all_open = self._on_all_open, None
             on_all_open()
+
+    def _open_unless_late(self, hosted: HostedTopic, index: int) -> None:
+        """Open a log, unless a newer image shows that it may be opened late: the first one of a start may be old."""
+        topic = self._image.topics_by_id.get(hosted.id)
+        if topic is not None and not self.late.takes(hosted, index, topic.partitions[index]):
+            self._open(hosted, index)
 
     def _open(self, hosted: HostedTopic, index: int) -> None:
         opening = self._opening(hosted, index)
@@ -365,9 +367,8 @@ class Replicas:
 
     def is_opening(self, name: TopicName, index: int) -> bool:
         """Return whether a missing log is about to be opened, or is being recovered."""
-        hosted = self.by_name.get(name.encode())
-        is_recovering = hosted is not None and self.late.is_recovering(hosted, index)
-        return is_recovering or (bool(self._chores) and self._image.partition(name, index) is not None)
+        is_expected = bool(self._chores) and self._image.partition(name, index) is not None
+        return is_expected or self.late.is_recovering(self.by_name.get(name.encode()), index)
 
     def _retry_open(self) -> None:
         """Open the logs that a full or failing disk has refused, and notify the subscribers of late opens."""
@@ -458,8 +459,7 @@ class Replicas:
                 break
 
     def _schedule_chores(self) -> None:
-        is_due = self._chores or (self.late.has_next and not self._is_starting)
-        if is_due and self._chores_timer is None:
+        if self._chores_timer is None and (self._chores or self.late.has_next):
             self._chores_timer = self._clock.call_later(0, self._run_slice)
 
     def _run_slice(self) -> None:
@@ -469,8 +469,7 @@ class Replicas:
             self._chores_timer = None
         self._schedule_chores()  # First, so that the others run even if one fails unexpectedly.
         self._run_chores(CHORES_PER_SLICE, within_s=SLICE_S)
-        if not self._is_starting:
-            self._open_late_logs(within_s=SLICE_S)
+        self._open_late_logs(within_s=SLICE_S)
 
     # -- time and failure ------------------------------------------------------------------
 

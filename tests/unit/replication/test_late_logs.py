@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from penstock.metadata.records import RemoveTopicRecord
+from penstock.metadata.records import PartitionChangeRecord, RemoveTopicRecord
+from penstock.model.ids import NodeId
 from penstock.model.job import Job
 from penstock.replication.late_logs import RECOVERING_MAX
-from penstock.replication.replicas import SWEEP_S
+from penstock.replication.replicas import CHORES_PER_SLICE, SWEEP_S
 from penstock.scheduling.scheduler import Scheduler
-from tests.unit.replication.test_replicas import FIRST, ORDERS, OTHER, OneNode, created, moved, run
+from tests.unit.replication.test_replicas import FIRST, ME, ORDERS, OTHER, OneNode, created, moved, run
 
 LONG = 0
 """The partition with more batches than one slice of a recovery verifies."""
@@ -60,13 +61,13 @@ async def killed(node: OneNode, *, long: tuple[int, ...] = (LONG,), count: int =
     return restarted(node)
 
 
-def restarted(node: OneNode) -> Jobs:
+def restarted(node: OneNode, *, replicas: tuple[NodeId, ...] = (ME,)) -> Jobs:
     node.replicas.stop()
     node.store.close(clean=False)
     node.disk.end_process()
     node.start()
     jobs = Jobs(node)
-    node.publish_again()
+    node.publish_again(replicas)
     return jobs
 
 
@@ -194,5 +195,33 @@ def test_a_log_that_cannot_be_read_to_its_end_is_tried_again() -> None:
         assert not node.is_open(index=LONG) and not node.replicas.is_opening(ORDERS, LONG)
         await node.clock.advance(2 * SWEEP_S)
         assert end_of(node, LONG) == BATCHES
+
+    run(story)
+
+
+def test_a_start_leaves_logs_that_a_newer_image_allows_to_be_late() -> None:
+    async def story(node: OneNode) -> None:
+        count = 2 * CHORES_PER_SLICE
+        both = (ME, OTHER)
+        await node.replicas.opened_at_start(lambda: None)
+        node.publish(*created(count=count, replicas=both))
+        await node.replicas.settled()
+        for index in range(count):
+            node.append(index=index)
+        jobs = restarted(node, replicas=both)
+        # Meanwhile the other broker leads, and this one is no longer in sync.
+        node.publish(
+            *(
+                PartitionChangeRecord(partition_id=index, topic_id=FIRST, isr=(OTHER,), leader=OTHER)
+                for index in range(count)
+            )
+        )
+        await node.replicas.settled()
+        opened = len(list(node.replicas.all()))
+        assert 0 < opened < count
+        assert len(node.replicas.late) == count - opened
+        await node.replicas.opened_at_start(lambda: None)
+        jobs.finish()
+        assert [end_of(node, index) for index in range(count)] == [1] * count
 
     run(story)

@@ -88,11 +88,15 @@ class OneNode:
         delta, self._image = builder.build(offset=Offset(self._count), epoch=LeaderEpoch(1))
         self.replicas.image_changed(delta, self._image)
 
-    def publish_again(self) -> None:
+    def publish_again(self, replicas: tuple[NodeId, ...] = (ME,)) -> None:
         """Publish the whole image, as to a node that has just started."""
         topics, self._image = self._image.topics, EMPTY
         self.publish(
-            *(record for topic in topics.values() for record in created(topic.name, topic.id, len(topic.partitions)))
+            *(
+                record
+                for topic in topics.values()
+                for record in created(topic.name, topic.id, len(topic.partitions), replicas)
+            )
         )
 
     def append(self, name: TopicName = ORDERS, index: int = 0) -> None:
