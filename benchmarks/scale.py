@@ -12,6 +12,7 @@ import json
 import os
 import socket
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -253,6 +254,28 @@ def servers(*, with_kafka: bool, note: Callable[[str], None]) -> Iterator[Server
             note(f"Apache Kafka is left out: {error}")
 
 
+@contextmanager
+def folders_kept() -> Iterator[Callable[[], None]]:
+    """Keep the folders of the servers until the end, each from the call of the yielded function on.
+
+    For minutes after many files were removed, ext4 takes up to a millisecond to create another one: it looks for an
+    inode that was not in use recently.
+    """
+    before = tempfile.tempdir
+    with tempfile.TemporaryDirectory(prefix="penstock-scale-") as root:
+        tempfile.tempdir = root
+
+        def keep() -> None:
+            # A server removes its folder by its name.
+            for folder in Path(root).iterdir():
+                folder.rename(folder.with_name(f"kept-{folder.name.removeprefix('kept-')}"))
+
+        try:
+            yield keep
+        finally:
+            tempfile.tempdir = before
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--counts", type=int, nargs="+", default=COUNTS, help="numbers of partitions, in hundreds")
@@ -263,13 +286,16 @@ def main() -> int:
     console = Console(width=150)
     load = Load()
     results: dict[str, Figures] = {}
-    for count in options.counts:
-        if options.nodes != 3:
-            for server in servers(with_kafka=not options.no_kafka, note=console.print):
-                _measure(Measurement(server, load, count), server.name, count, results, console)
-        if options.nodes != 1:
-            for cluster in clusters(with_kafka=not options.no_kafka, note=console.print):
-                _measure(ClusterMeasurement(cluster, load, count), cluster.name, count, results, console)
+    with folders_kept() as keep_folder:
+        for count in options.counts:
+            if options.nodes != 3:
+                for server in servers(with_kafka=not options.no_kafka, note=console.print):
+                    _measure(Measurement(server, load, count), server.name, count, results, console)
+                    keep_folder()
+            if options.nodes != 1:
+                for cluster in clusters(with_kafka=not options.no_kafka, note=console.print):
+                    _measure(ClusterMeasurement(cluster, load, count), cluster.name, count, results, console)
+                    keep_folder()
     table = Table("at partitions", *results, "target at 10,000")
     for row, target in {**ROWS, **CLUSTER_ROWS}.items():
         if any(row in figures for figures in results.values()):

@@ -7,16 +7,19 @@ response. Calls the controller through client/interfaces.py.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from penstock.client.channel import pause
 from penstock.client.interfaces import ControllerChannel, PeerUnavailable
 from penstock.model.ids import NodeId
+from penstock.model.job import Job
 from penstock.ports.clock import Clock
 from penstock.replication.isr import Proposal
 from penstock.replication.partition import Partition
 from penstock.wire.api import ApiKey
+from penstock.wire.codec import load_for_client
 
 if TYPE_CHECKING:
     from kio.schema.alter_partition.v3.request import AlterPartitionRequest
@@ -32,6 +35,11 @@ _WITHDRAWN: Final = frozenset({42, 55, 107})
 # UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, UNKNOWN_TOPIC_ID, NEW_LEADER_ELECTED:
 # an earlier attempt may have been committed, so both ISRs count until a later image arrives.
 _WAITS_FOR_THE_IMAGE: Final = frozenset({3, 74, 95, 100, 108})
+
+
+def loading() -> Job[None]:
+    """Import and compile what the first proposal needs, off the event loop: that takes some milliseconds."""
+    yield partial(load_for_client, ApiKey.ALTER_PARTITION)
 
 
 class IsrChanges:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from penstock.client.interfaces import ControllerChannel
 from penstock.config.settings import BrokerSettings
-from penstock.metadata.image import PartitionImage
+from penstock.metadata.image import Image, PartitionImage
 from penstock.model.errors import StorageError
 from penstock.model.ids import NO_NODE, NodeId, PartitionIndex, TopicPartition
 from penstock.ports.clock import Clock
 from penstock.ports.network import Dialer
-from penstock.replication.alter_isr import IsrChanges
+from penstock.replication.alter_isr import IsrChanges, loading
 from penstock.replication.fetchers import Fetchers
 from penstock.replication.isr import Proposal
 from penstock.replication.partition import Partition
@@ -71,6 +71,8 @@ class ClusterPeers:
         self._store = store
         self._replicas = replicas
         self._fetchers = Fetchers(self)
+        # Whether the code for proposals is loaded, which a single node never needs.
+        self._is_loaded = False
         self._changes = IsrChanges(peer_access.channel, clock, node_id=node_id, broker_epoch=peer_access.broker_epoch)
         self._repairs = Repairs(
             peer_access.channel,
@@ -89,6 +91,11 @@ class ClusterPeers:
     @property
     def is_opening_many(self) -> bool:
         return bool(self._replicas.late)
+
+    def brokers_changed(self, image: Image) -> None:
+        if len(image.brokers) > 1 and not self._is_loaded:
+            self._is_loaded = True
+            self._store.directory.run(loading(), lambda result, error: None)
 
     # -- roles ---------------------------------------------------------------------------------
 

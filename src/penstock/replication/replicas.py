@@ -214,6 +214,7 @@ class Replicas:
         for hosted in configured:
             hosted.settings_changed()
         if delta.brokers_changed and self._peers is not None:
+            self._peers.brokers_changed(image)
             # Followers that could not join an ISR may be able to now.
             self._leader_rounds.begin(Partition.maybe_expand_isr, self.all())
         self._run_chores(CHORES_PER_SLICE, within_s=SLICE_S)

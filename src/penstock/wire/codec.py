@@ -107,6 +107,13 @@ def load(api_key: int, version: int) -> None:
         entity_writing(response_class(api_key, version), response_class(api_key, api.max_version))
 
 
+def load_for_client(api_key: int) -> None:
+    """Import and compile the codecs with which a node sends requests to others that have its version."""
+    version = APIS[api_key].max_version
+    entity_writer(request_class(api_key, version), request_class(api_key, version))
+    entity_reader(response_class(api_key, version), response_class(api_key, version))
+
+
 def reading_request(api_key: int, version: int, body: Buffer) -> Job[Any]:
     """Decode a request like `read_request`, in slices."""
     api = _served(api_key, version)

@@ -5,10 +5,12 @@ Refuses nothing.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.handlers.support.context import Context, Request
-from penstock.handlers.support.registry import COLD
+from penstock.handlers.support.registry import COLD, is_loaded, loading
+from penstock.scheduling.scheduler import Pace
 from penstock.wire.api import APIS
 from penstock.wire.frame import Header
 
@@ -49,5 +51,8 @@ _HERE: Final = _NoConnection()
 
 async def answer_locally(context: Context, api_key: int, request: Any) -> Any:
     """Answer an entity of the API's latest version with another one."""
-    header = Header(api_key, APIS[api_key].max_version, 0, CLIENT_ID, 0)
+    version = APIS[api_key].max_version
+    if context.scheduler.offloads and not is_loaded(api_key, version):
+        await Pace(context.scheduler, lambda: True).finish(partial(loading, api_key, version))
+    header = Header(api_key, version, 0, CLIENT_ID, 0)
     return await COLD[api_key](context, Request(header, request, _HERE))

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from penstock.handlers.support import replica_fetch
-from penstock.handlers.support.replica_fetch import ANSWERED_MAX, MARKS_MIN, UNFIT_MAX, ReplicaFetch
+from penstock.handlers.support.replica_fetch import ANSWERED_MAX, READ_MAX, UNFIT_MAX, ReplicaFetch
 from penstock.model.ids import NodeId
 from penstock.replication.follower_sessions import FollowerSession, SessionEntry, Wakeups
 from penstock.wire.api import ApiKey
@@ -196,4 +196,4 @@ def test_the_high_watermarks_of_many_partitions_follow_without_a_wait_and_beside
     session.moved = dict.fromkeys(entries[1_200:])
     session.ready = dict.fromkeys(entries[:1_200])
     assert fetch.attempt() is not None
-    assert sum(entry.sent_mark == 7 for entry in entries) == 1_200 + MARKS_MIN
+    assert sum(entry.sent_mark == 7 for entry in entries) == 1_200 + ANSWERED_MAX - READ_MAX
