@@ -241,7 +241,9 @@ def test_ctrl_c_while_connecting_ends_the_command_quietly(leaf: Leaf) -> None:
 def test_a_closed_pipe_is_not_reported(words: str, bootstrap: str) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    environment = {**os.environ, "PENSTOCK_BOOTSTRAP": bootstrap}
+    # With it, Python would notice the closed pipe before it exits.
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
+    environment["PENSTOCK_BOOTSTRAP"] = bootstrap
     try:
         done = subprocess.run(
             [*COMMAND, *words.split()], stdout=writing, stderr=subprocess.PIPE, env=environment, text=True, timeout=60
@@ -249,6 +251,16 @@ def test_a_closed_pipe_is_not_reported(words: str, bootstrap: str) -> None:
     finally:
         os.close(writing)
     assert done.returncode in (0, 1) and done.stderr == ""
+
+
+def test_output_that_does_not_fit_on_the_disk_is_an_error(bootstrap: str) -> None:
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*COMMAND, "cluster", "nodes", "--bootstrap", bootstrap], stdout=full, stderr=subprocess.PIPE,
+            env=environment, text=True, timeout=60,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, "penstock: No space left on device\n")
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.testing.process import BrokerProcess
 from tests.support.eventually import eventually
+from tests.support.open_files import need_open_files
 from tests.support.ports import answers
 from tests.support.process import faults, memory_mb
+
+
+@pytest.fixture
+def many_open_files() -> None:
+    need_open_files(1500)
 
 
 @pytest.fixture
@@ -23,7 +29,9 @@ def broker(tmp_path: Path):  # type: ignore[no-untyped-def]
         yield started
 
 
-def test_a_thousand_connections_that_each_announce_99_mb_cost_less_than_100_mb(broker: BrokerProcess) -> None:
+def test_a_thousand_connections_that_each_announce_99_mb_cost_less_than_100_mb(
+    many_open_files: None, broker: BrokerProcess
+) -> None:
     with contextlib.ExitStack() as held:
         for _ in range(1000):
             connection = held.enter_context(socket.create_connection(("127.0.0.1", broker.port), timeout=60))

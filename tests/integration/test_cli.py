@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -134,7 +135,7 @@ def test_a_closed_output_pipe_is_not_an_error(bootstrap: str, topic: str) -> Non
     at = ("--bootstrap", bootstrap)
     done("topic", "create", topic, "-p", "1", *at)
     done("produce", topic, *at, given="".join(f"{number}\n" for number in range(20_000)))
-    command = " ".join([*COMMAND, "consume", topic, *at])
+    command = shlex.join([*COMMAND, "consume", topic, *at])
     result = subprocess.run(f"{command} | head -n 1", shell=True, capture_output=True, text=True, timeout=60)
     assert (result.stdout, result.stderr) == ("0\n", "")
 

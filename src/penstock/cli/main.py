@@ -40,7 +40,10 @@ def main() -> None:
     # leaves a folder in the working directory.
     sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
     try:
-        app()
+        try:
+            app()
+        finally:
+            _flush_output()
     except ActionError as error:
         _fail(hints.describe(error))
     except (CommandError, PenstockError) as error:
@@ -49,6 +52,19 @@ def main() -> None:
         if os.environ.get("PENSTOCK_DEBUG"):
             raise
         _fail(explain_unexpected(error))
+
+
+def _flush_output() -> None:
+    """Write what is left of the output, which Python would do later, with an error that no user understands."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            # The reader has what it wants, as in `penstock topic list | head -n 1`.
+            sys.exit(1)
+        raise
 
 
 def explain_unexpected(error: Exception) -> str:

@@ -1,6 +1,7 @@
 """The steps of `penstock demo` without its processes: what it says about Spark, and when it stops."""
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -105,7 +106,7 @@ def test_more_commands_are_shown_once_with_the_first_results(running: Demo, caps
     ("set_up", "said"),
     [
         (None, "Spark is not installed, so the pipeline is not started. Run: pip install 'penstock[spark]'"),
-        (f"{sys.executable} -c exit(3)", "Spark was not installed; see "),
+        (shlex.join([sys.executable, "-c", "exit(3)"]), "Spark was not installed; see "),
     ],
 )
 def test_the_demo_runs_without_spark(
@@ -128,7 +129,7 @@ def test_an_installation_is_stopped_with_the_demo(running: Demo, monkeypatch: py
         return True
 
     monkeypatch.setattr(stopping, "wait", stopped)
-    running.start_spark(f"{sys.executable} -c 'import signal; signal.pause()'")
+    running.start_spark(shlex.join([sys.executable, "-c", "import signal; signal.pause()"]))
     running.end()
     assert running._spark is None
     assert running._set_up is not None and running._set_up.returncode is not None
