@@ -9,8 +9,10 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from penstock.model.ids import NodeId
+from penstock.replication import alter_isr
 from penstock.replication.alter_isr import IsrChanges
 from penstock.replication.isr import Proposal
+from penstock.wire.api import ApiKey
 from tests.support.compacting import HandClock
 
 PROPOSAL = Proposal(leader_epoch=3, partition_epoch=5, isr=(NodeId(1), NodeId(2)), broker_epochs=(10, 20))
@@ -154,3 +156,17 @@ async def test_nothing_is_sent_after_the_end() -> None:
     changes._task = None
     changes.propose(partition, PROPOSAL)
     assert changes._task is None, "no other task is started"
+
+
+def test_the_code_for_the_first_proposal_is_loaded_in_one_call_off_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loaded: list[int] = []
+    monkeypatch.setattr(alter_isr, "load_for_client", loaded.append)
+    job = alter_isr.loading()
+    call = next(job)
+    assert call is not None and loaded == []
+    call()
+    assert loaded == [ApiKey.ALTER_PARTITION]
+    with pytest.raises(StopIteration):
+        next(job)
