@@ -173,6 +173,15 @@ def test_partitions_move_between_workers_without_duplicates(protocol: str, group
             consumer=PROTOCOLS[protocol],
         )  # fmt: skip
 
+    def state() -> str:
+        with lock:
+            handled = sorted(Counter(partition for partition, _ in seen).items())
+        group = penstock("group", "describe", topic, "-b", group_broker.bootstrap).out
+        return (
+            f"{written} and 300 records were written, of each partition {handled} handled and "
+            f"{committed(group_broker.bootstrap, topic)} committed; {second.counts}\n{group}"
+        )
+
     topic = fill(partitions=4)
     written = 0
     first, second = worker(), worker()
@@ -184,7 +193,7 @@ def test_partitions_move_between_workers_without_duplicates(protocol: str, group
                 assert written < 10_000, "both workers have had enough time"
                 hold.wait(0.02)
         fill(numbered(300), topic=topic)
-        eventually(lambda: len(seen) >= written + 300)
+        eventually(lambda: len(seen) >= written + 300, state=state)
     assert Counter(seen).most_common(1)[0][1] == 1
     assert len(seen) == sum(committed(group_broker.bootstrap, topic).values()) == written + 300
 

@@ -10,11 +10,17 @@ PATIENCE_S = 60.0
 """Far longer than any operation takes on any machine: a test that reaches it shows a hang, not a busy machine."""
 
 
-def eventually(holds: Callable[[], bool], *, what: str = "the condition", seconds_max: float = PATIENCE_S) -> None:
-    """Return as soon as `holds()` is true; fail after the time limit."""
+def eventually(
+    holds: Callable[[], bool],
+    *,
+    what: str = "the condition",
+    seconds_max: float = PATIENCE_S,
+    state: Callable[[], str] = lambda: "",
+) -> None:
+    """Return as soon as `holds()` is true; fail after the time limit, with the state of what was waited for."""
     deadline = time.monotonic() + seconds_max
     while not holds():
-        assert time.monotonic() < deadline, f"{what} did not happen within {seconds_max:.0f} s"
+        assert time.monotonic() < deadline, f"{what} did not happen within {seconds_max:.0f} s. {state()}"
         time.sleep(0.02)
 
 
