@@ -13,8 +13,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from penstock.config.settings import TopicSettings
 from penstock.metadata.image import PartitionImage
-from penstock.model.ids import NodeId
+from penstock.model.ids import NodeId, TopicName
 from penstock.model.job import Job
 from penstock.ports.clock import Clock
 from penstock.replication.hosted_topic import HostedTopic, may_open_late
@@ -40,6 +41,7 @@ class LateLogs:
         opening: Callable[[HostedTopic, int], Job[Log] | None],
         opened: Callable[[HostedTopic, int, Callable[[], Log]], None],
         progressed: Callable[[], None],
+        settings_of: Callable[[TopicName], TopicSettings],
     ) -> None:
         """`opening` returns the job that opens a log, or None if the log is no longer wanted.
 
@@ -54,6 +56,7 @@ class LateLogs:
         self._opening = opening
         self._opened = opened
         self._progressed = progressed
+        self._settings_of = settings_of
         self._queue: deque[LatePartition] = deque()
         self._recovering: set[LatePartition] = set()
 
@@ -65,8 +68,9 @@ class LateLogs:
         """Return whether the next log can be opened now: all others are open, and few logs are being recovered."""
         return not self.is_starting and bool(self._queue) and len(self._recovering) < RECOVERING_MAX
 
-    def is_recovering(self, hosted: HostedTopic | None, index: int) -> bool:
-        return (hosted, index) in self._recovering
+    def is_opening(self, hosted: HostedTopic | None, index: int) -> bool:
+        """Return whether a log is being recovered, or waits for that."""
+        return hosted is not None and index in hosted.late and self._store.failure is None
 
     def takes(self, hosted: HostedTopic, index: int, state: PartitionImage) -> bool:
         """Leave a log for later if it may be opened late, and return whether it is left."""
@@ -111,8 +115,11 @@ class LateLogs:
 
     def leave(self) -> None:
         """Stop without opening the logs that are left: they are as the previous process left them."""
-        if self._recovering or any(index in hosted.late for hosted, index in self._queue):
+        # Afterwards neither a request nor a recovery opens any of them: the folder may be closed by then.
+        left = [late for late in (*self._queue, *self._recovering) if late[0].take_late(late[1])]
+        if left:
             self._store.leave_unopened()
+        self.is_starting = False
         self._queue.clear()
         self._recovering.clear()
 
@@ -132,6 +139,9 @@ class LateLogs:
 
     def _recovered(self, late: LatePartition, opened: Log | None, error: BaseException | None) -> None:
         self._recovering.discard(late)
+        if opened is not None:
+            # They may have changed since the recovery began.
+            opened.apply_settings(self._settings_of(late[0].name))
         if opened is not None or error is not None:
             self._end(late, opened, error)
         self._progressed()

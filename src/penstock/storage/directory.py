@@ -68,6 +68,10 @@ class OpenFiles:
     def forget(self, path: str) -> None:
         self._files.pop(path, None)
 
+    def forget_folder(self, folder: str) -> None:
+        for path in [path for path in self._files if path.startswith(f"{folder}/")]:
+            del self._files[path]
+
 
 class LogDirectory:
     """The state of one data folder, shared by all of its logs."""

@@ -338,6 +338,8 @@ class LogStore(StoreCheckpoints):
             log.abandon()
         elif log is not None or not self._disk.exists(folder) or read_topic_id(self._disk, folder) != topic_id:
             return
+        else:
+            self.directory.open_files.forget_folder(folder)  # Its recovery may be under way.
         with suppress(OSError):
             self._held.note((topic_id, topic_partition.partition), Holding.UNKNOWN)
         self._unsynced_folders -= {log}
