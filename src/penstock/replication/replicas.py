@@ -263,7 +263,7 @@ class Replicas:
     def _open_late_logs(self, *, within_s: float) -> None:
         """Open some of the logs that are left, oldest chores first: a log may need the removal of another."""
         self.late.open_some(within_s=within_s, may_open=lambda: not self._chores)
-        if self._on_all_open is not None and not (self.late or self._has_unreadable or self._store.failure):
+        if self._on_all_open is not None and not (self.late or self._unopened or self._store.failure):
             on_all_open, self._on_all_open = self._on_all_open, None
             on_all_open()
 

@@ -363,3 +363,59 @@ def test_a_stop_is_not_clean_while_a_log_could_not_be_opened() -> None:
         assert end_of(node, LONG) == BATCHES
 
     run(story)
+
+
+def test_short_logs_are_served_while_as_many_long_ones_as_possible_are_recovered() -> None:
+    async def story(node: OneNode) -> None:
+        count = RECOVERING_MAX + 3
+        jobs = await killed(node, long=tuple(range(RECOVERING_MAX + 1)), count=count)
+        await node.replicas.opened_at_start(lambda: None)
+        assert end_of(node, count - 1) == end_of(node, count - 2) == 1
+        assert len(jobs.waiting) == RECOVERING_MAX
+        jobs.finish()
+        assert end_of(node, RECOVERING_MAX) == BATCHES
+
+    run(story)
+
+
+def test_a_log_that_waits_for_a_recovery_is_not_read_by_every_request() -> None:
+    async def story(node: OneNode) -> None:
+        jobs = await killed(node, long=tuple(range(RECOVERING_MAX + 1)), count=RECOVERING_MAX + 1)
+        await node.replicas.opened_at_start(lambda: None)
+        calls = node.disk.calls
+        assert not node.is_open(index=RECOVERING_MAX)
+        assert node.disk.calls == calls
+        node.publish(RemoveTopicRecord(topic_id=FIRST))
+        await node.replicas.settled()
+        jobs.finish()
+        assert not list(node.store) and not node.replicas.late
+
+    run(story)
+
+
+def test_a_replica_that_leaves_and_returns_while_it_is_recovered_during_a_start_is_empty() -> None:
+    async def story(node: OneNode) -> None:
+        jobs = await killed(node)
+        assert not node.is_open(index=LONG), "another broker has asked for it"
+        node.publish(moved(OTHER, index=LONG))
+        await node.replicas.settled()
+        node.publish(moved(ME, index=LONG))
+        await node.replicas.opened_at_start(lambda: None)
+        jobs.finish()
+        assert end_of(node, LONG) == 0
+
+    run(story)
+
+
+def test_logs_that_lack_a_resource_do_not_count_as_opened() -> None:
+    async def story(node: OneNode) -> None:
+        await killed(node)
+        opened: list[bool] = []
+        node.disk.failing = {"make_folder": errno.EMFILE}
+        await node.replicas.opened_at_start(lambda: opened.append(True))
+        assert not opened and not node.is_open()
+        node.disk.failing = {}
+        await node.clock.advance(2 * SWEEP_S)
+        assert opened and end_of(node, LONG) == BATCHES
+
+    run(story)
