@@ -138,6 +138,11 @@ class LogDirectory:
             self._found_is_durable = self.disk.sync_volume(self.path)
         return self._found_is_durable
 
+    def recovery_interrupted(self) -> None:
+        """Let the next `make_found_durable` sync again: a recovery may have changed names that no sync has covered."""
+        if self._found_is_durable:
+            self._found_is_durable = None
+
     def note_damage(self) -> None:
         """Record that a log is damaged, so that somebody looks for it."""
         self.has_damage = True

@@ -256,16 +256,15 @@ class LogStore(StoreCheckpoints):
             known = NEW_LOG
         else:
             known = self._known(topic_partition, settings, held=is_lost or holding is Holding.HELD)
-        log = yield from Log.opening(
-            self.directory,
-            folder,
-            topic_partition,
-            TopicId(topic_id),
-            settings,
-            clock_wall_ms=self._wall_ms,
-            clean=self.was_clean or not exists,
-            known=known,
-        )
+        now, clean = self._wall_ms, self.was_clean or not exists
+        try:
+            log = yield from Log.opening(
+                self.directory, folder, topic_partition, TopicId(topic_id), settings,
+                clock_wall_ms=now, clean=clean, known=known,
+            )  # fmt: skip
+        except BaseException:
+            self.directory.recovery_interrupted()
+            raise
         self._record_holding(log, holding, is_new=not exists, is_lost=is_lost)
         for note in log.recovery_notes:
             logger.warning("%s", note)

@@ -13,6 +13,7 @@ from penstock.model.job import Job
 from penstock.replication.late_logs import RECOVERING_MAX
 from penstock.replication.replicas import CHORES_PER_SLICE, SWEEP_S
 from penstock.scheduling.scheduler import Scheduler
+from penstock.storage.directory import SYNCED_ALONE_MAX
 from tests.unit.replication.test_replicas import FIRST, ME, ORDERS, OTHER, SECOND, OneNode, created, moved, run
 
 LONG = 0
@@ -417,5 +418,25 @@ def test_logs_that_lack_a_resource_do_not_count_as_opened() -> None:
         node.disk.failing = {}
         await node.clock.advance(2 * SWEEP_S)
         assert opened and end_of(node, LONG) == BATCHES
+
+    run(story)
+
+
+def test_what_an_interrupted_recovery_has_removed_stays_removed_after_a_power_failure() -> None:
+    async def story(node: OneNode) -> None:
+        # The short ones come first: with the last of them, the volume is synced.
+        short = SYNCED_ALONE_MAX + 1
+        count = short + RECOVERING_MAX + 1
+        await killed(node, long=tuple(range(short, count)), count=count)
+        leftover = f"/data/orders-{count - 1}/{0:020d}.log.deleted"
+        node.disk.open(leftover, create=True)
+        node.disk.sync_volume("/data")
+        jobs = restarted(node)
+        await node.replicas.opened_at_start(lambda: None)
+        jobs.finish()
+        assert end_of(node, count - 1) == BATCHES
+        node.disk.crash(kept=0.0)
+        assert not node.disk.exists(leftover)
+        node.start()
 
     run(story)
