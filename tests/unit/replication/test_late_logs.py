@@ -14,7 +14,18 @@ from penstock.replication.late_logs import RECOVERING_MAX
 from penstock.replication.replicas import CHORES_PER_SLICE, SWEEP_S
 from penstock.scheduling.scheduler import Scheduler
 from penstock.storage.directory import SYNCED_ALONE_MAX
-from tests.unit.replication.test_replicas import FIRST, ME, ORDERS, OTHER, SECOND, OneNode, created, moved, run
+from tests.unit.replication.test_replicas import (
+    FIRST,
+    ME,
+    ORDERS,
+    OTHER,
+    SECOND,
+    OneNode,
+    created,
+    moved,
+    run,
+    unreadable_after_restart,
+)
 
 LONG = 0
 """The partition with more batches than one slice of a recovery verifies."""
@@ -438,5 +449,15 @@ def test_what_an_interrupted_recovery_has_removed_stays_removed_after_a_power_fa
         node.disk.crash(kept=0.0)
         assert not node.disk.exists(leftover)
         node.start()
+
+    run(story)
+
+
+def test_a_stop_is_not_clean_while_a_log_is_open_only_as_an_unreadable_one() -> None:
+    async def story(node: OneNode) -> None:
+        await unreadable_after_restart(node)
+        node.stop()
+        node.start()
+        assert not node.store.was_clean, "the log is not verified"
 
     run(story)
