@@ -95,7 +95,7 @@ class Replicas:
         self._leader_rounds = LeaderRounds(clock)
         self._chores: deque[Callable[[], None]] = deque()
         self._chores_timer: Timer | None = None
-        self.late = LateLogs(node_id, store, clock, self._opening, self._opened, self._run_slice)
+        self.late = LateLogs(node_id, store, clock, self._opening, self._opened, self._run_slice, self._topic_settings)
         """Logs that are opened after all chores, unless they are used before."""
         self._on_all_open: Callable[[], None] | None = None
         self._sweep_timer: Timer | None = None
@@ -120,13 +120,16 @@ class Replicas:
                 timer.cancel()
         self.wakeups.stop()
         self._leader_rounds.stop()
+        if self._unopened or self._provisional:
+            self._store.leave_unopened()
         self._unopened.clear()
         self._provisional.clear()
-        self.late.leave()
         if self._peers is not None:
             self._peers.close()
         while self._chores:
             self._run_chores(len(self._chores))
+        self.late.leave()
+        self._on_all_open = None
         self._marks.checkpoint()
 
     async def settled(self) -> None:
@@ -260,7 +263,7 @@ class Replicas:
     def _open_late_logs(self, *, within_s: float) -> None:
         """Open some of the logs that are left, oldest chores first: a log may need the removal of another."""
         self.late.open_some(within_s=within_s, may_open=lambda: not self._chores)
-        if not self.late and not self._has_unreadable and self._on_all_open is not None:
+        if self._on_all_open is not None and not (self.late or self._unopened or self._store.failure):
             on_all_open, self._on_all_open = self._on_all_open, None
             on_all_open()
 
@@ -271,8 +274,7 @@ class Replicas:
             self._open(hosted, index)
 
     def _open(self, hosted: HostedTopic, index: int) -> None:
-        opening = self._opening(hosted, index)
-        if opening is not None:
+        if (opening := self._opening(hosted, index)) is not None:
             self._opened(hosted, index, partial(finish, opening))
 
     def _opening(self, hosted: HostedTopic, index: int) -> Job[Log] | None:
@@ -369,15 +371,15 @@ class Replicas:
     def is_opening(self, name: TopicName, index: int) -> bool:
         """Return whether a missing log is about to be opened, or is being recovered."""
         is_expected = bool(self._chores) and self._image.partition(name, index) is not None
-        return is_expected or self.late.is_recovering(self.by_name.get(name.encode()), index)
+        return is_expected or self.late.is_opening(self.by_name.get(name.encode()), index)
 
     def _retry_open(self) -> None:
-        """Open the logs that a full or failing disk has refused, and notify the subscribers of late opens."""
+        """Open the logs that a full or failing disk has refused, unless a newer image has made them late ones."""
         takes_writes = self._store.directory.refusal is None
         for (hosted, index), since in list(self._unopened.items()):
-            if takes_writes or since is not None:
+            if index not in hosted.late and (takes_writes or since is not None):
                 self._open(hosted, index)
-            if index in hosted.partitions:
+            if index in hosted.partitions or index in hosted.late:
                 del self._unopened[hosted, index]
             if index in hosted.partitions and hosted.partitions[index].log.damage is None:
                 log.info("partition %s-%d is online", hosted.name, index)
@@ -401,8 +403,7 @@ class Replicas:
         if partition is not None:
             self._stop_replica(partition, NotLeaderOrFollower.code)
         is_unopened = (hosted, index) in self._unopened
-        if is_unopened:
-            del self._unopened[hosted, index]
+        self._unopened.pop((hosted, index), None)
         if hosted.take_late(index) or partition is not None or is_unopened:
             self._delete(TopicPartition(hosted.name, PartitionIndex(index)), hosted.id)
         if self.by_id.get(hosted.id_bytes) is hosted and not self._has_replicas(hosted, topic):
@@ -442,8 +443,7 @@ class Replicas:
             yield partial(self._stop_replica, partition, UnknownTopicOrPartition.code)
         topic_partitions = [TopicPartition(hosted.name, PartitionIndex(index)) for index in indexes]
         yield partial(self._store.prepare_delete, topic_partitions, hosted.id)
-        for topic_partition in topic_partitions:
-            yield partial(self._delete, topic_partition, hosted.id)
+        yield from (partial(self._delete, topic_partition, hosted.id) for topic_partition in topic_partitions)
 
     def _delete(self, topic_partition: TopicPartition, topic_id: UUID) -> None:
         try:

@@ -68,6 +68,10 @@ class OpenFiles:
     def forget(self, path: str) -> None:
         self._files.pop(path, None)
 
+    def forget_folder(self, folder: str) -> None:
+        for path in [path for path in self._files if path.startswith(f"{folder}/")]:
+            del self._files[path]
+
 
 class LogDirectory:
     """The state of one data folder, shared by all of its logs."""
@@ -133,6 +137,11 @@ class LogDirectory:
                 return False
             self._found_is_durable = self.disk.sync_volume(self.path)
         return self._found_is_durable
+
+    def recovery_interrupted(self) -> None:
+        """Let the next `make_found_durable` sync again: a recovery may have changed names that no sync has covered."""
+        if self._found_is_durable:
+            self._found_is_durable = None
 
     def note_damage(self) -> None:
         """Record that a log is damaged, so that somebody looks for it."""

@@ -256,16 +256,15 @@ class LogStore(StoreCheckpoints):
             known = NEW_LOG
         else:
             known = self._known(topic_partition, settings, held=is_lost or holding is Holding.HELD)
-        log = yield from Log.opening(
-            self.directory,
-            folder,
-            topic_partition,
-            TopicId(topic_id),
-            settings,
-            clock_wall_ms=self._wall_ms,
-            clean=self.was_clean or not exists,
-            known=known,
-        )
+        now, clean = self._wall_ms, self.was_clean or not exists
+        try:
+            log = yield from Log.opening(
+                self.directory, folder, topic_partition, TopicId(topic_id), settings,
+                clock_wall_ms=now, clean=clean, known=known,
+            )  # fmt: skip
+        except BaseException:
+            self.directory.recovery_interrupted()
+            raise
         self._record_holding(log, holding, is_new=not exists, is_lost=is_lost)
         for note in log.recovery_notes:
             logger.warning("%s", note)
@@ -338,6 +337,8 @@ class LogStore(StoreCheckpoints):
             log.abandon()
         elif log is not None or not self._disk.exists(folder) or read_topic_id(self._disk, folder) != topic_id:
             return
+        else:
+            self.directory.open_files.forget_folder(folder)  # Its recovery may be under way.
         with suppress(OSError):
             self._held.note((topic_id, topic_partition.partition), Holding.UNKNOWN)
         self._unsynced_folders -= {log}

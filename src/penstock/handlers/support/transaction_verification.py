@@ -22,6 +22,7 @@ from penstock.model.errors import (
     UNKNOWN_SERVER_ERROR,
     InvalidTxnState,
     NotEnoughReplicas,
+    NotLeaderOrFollower,
     PenstockError,
     Refusal,
 )
@@ -70,6 +71,8 @@ class _Unverified(NamedTuple):
     epoch: int
     partitions: dict[Partition, VerificationGuard]
     topic_partitions: tuple[TopicPartition, ...]
+    missing: tuple[tuple[HostedTopic, int], ...]
+    """Partitions that are not open, for example because they are being recovered after a start."""
 
 
 class Verifier:
@@ -126,13 +129,17 @@ class Verifier:
         producers: set[tuple[int, int]] = set()
         partitions: dict[Partition, VerificationGuard] = {}
         topic_partitions: list[TopicPartition] = []
+        missing: list[tuple[HostedTopic, int]] = []
         for key, batches in request.topics:
             topic = hosted.get(key)
             if topic is None or topic.internal or not self._is_allowed(key, topic, header):
                 continue
             for index, records in batches:
                 partition = topic.partitions.get(index)
-                if partition is None or records is None or len(records) < HEADER_SIZE:
+                if partition is None:
+                    missing.append((topic, index))
+                    continue
+                if records is None or len(records) < HEADER_SIZE:
                     continue
                 producer_id, epoch, sequence = _read_producer(records, PRODUCER_ID_AT)
                 if producer_id < 0 or not records[ATTRIBUTES_AT + 1] & TRANSACTIONAL:
@@ -145,7 +152,8 @@ class Verifier:
                     topic_partitions.append(TopicPartition(topic.name, PartitionIndex(index)))
         if len(producers) > 1:
             return None
-        return _Unverified(*next(iter(producers), (-1, -1)), partitions, tuple(topic_partitions))
+        producer = next(iter(producers), (-1, -1))
+        return _Unverified(*producer, partitions, tuple(topic_partitions), tuple(missing))
 
     def _is_allowed(self, key: bytes, topic: HostedTopic, header: Header) -> bool:
         """Return whether the client may write to the topic; otherwise nothing is added to its transaction."""
@@ -213,10 +221,16 @@ def _verdicts(unverified: _Unverified, write: Write, outcome: Any) -> Verdicts:
     if isinstance(outcome, BaseException):
         outcome = outcome.code if isinstance(outcome, Refusal) else UNKNOWN_SERVER_ERROR
     codes = outcome if isinstance(outcome, tuple) else (outcome,) * len(unverified.partitions)
-    return {
+    verdicts: dict[Partition, VerificationGuard | RefusedWrite | bool] = {
         partition: verification if code == NO_ERROR else _refused(code, write)
         for (partition, verification), code in zip(unverified.partitions.items(), codes, strict=True)
     }
+    for topic, index in unverified.missing:
+        partition = topic.partitions.get(index)
+        if partition is not None:
+            # It was opened meanwhile. The log would refuse the batch with an error that ends the transaction.
+            verdicts[partition] = RefusedWrite(NotLeaderOrFollower.code, None)
+    return verdicts
 
 
 def _refused(code: int, write: Write) -> RefusedWrite:

@@ -1,6 +1,7 @@
 """Transactional writes wait for their coordinator, and no later batch overtakes them."""
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -133,6 +134,9 @@ class ProduceToOneTopic:
         **more: Any,
     ) -> Any:  # fmt: skip
         _, _, body = produce_request(producer, "t", partition, ["x"], version=version, **more)
+        return self.send_body(body, version=version, listener=listener)
+
+    def send_body(self, body: Any, *, version: int = 12, listener: str = "PLAINTEXT") -> Any:
         frame = bytearray(codec.write_request(ApiKey.PRODUCE, version, body))
         view = memoryview(frame)
         reply = self.handler.handle(view, Header(ApiKey.PRODUCE, version, 1, "test", 0), listener)
@@ -244,6 +248,22 @@ async def test_a_refusal_has_an_error_code_that_producers_know(
 async def test_without_a_coordinator_the_client_gets_a_retriable_error(world: ProduceToOneTopic) -> None:
     world.coordinator.refusal = NotCoordinator()
     assert code_of(world.send()) == 19
+
+
+async def test_a_partition_that_is_recovered_during_a_verification_gets_a_retriable_error(
+    world: ProduceToOneTopic,
+) -> None:
+    recovering = world.topic.partitions.pop(1)
+    (topic,), (other,) = (produce_request(PRODUCER, "t", index, ["x"])[2].topic_data for index in (0, 1))
+    both = replace(topic, partition_data=(*topic.partition_data, *other.partition_data))
+    parked = world.send_body(replace(produce_request(PRODUCER, "t", 0, ["x"])[2], topic_data=(both,)))
+    listen(parked)
+    world.topic.partitions[1] = recovering
+    world.coordinator.futures[0].set_result(0)
+    await settle()
+    first, second = answer_of(parked).responses[0].partition_responses
+    assert (int(first.error_code), int(second.error_code)) == (0, NotLeaderOrFollower.code)
+    assert not recovering.written
 
 
 async def test_a_write_waits_for_the_end_of_the_previous_transaction(world: ProduceToOneTopic) -> None:
