@@ -10,7 +10,6 @@ TESTED_ELSEWHERE = {
     "support/context": "declares fields",
     "support/entities": "names types for the type checker",
     "support/fetch_rights": "decides for test_fetch, and by row in tests/security",
-    "support/local_requests": "passes a request to its handler; test_init_producer_id goes through it",
     "support/metadata_rights": "filters the topics of Metadata, which tests/security tests by row",
     "support/partition_errors": "builds the errors of test_produce and test_fetch for partitions on other nodes",
     "support/quorum_checks": "is shared by the tests of the quorum's requests, as check_refusals in quorum.py",

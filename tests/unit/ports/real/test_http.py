@@ -57,7 +57,7 @@ async def readers(port: int, count: int, head: bytes) -> AsyncIterator[None]:
 
 
 async def test_slow_heads_do_not_keep_a_health_check_out(listener: RealHttpListener) -> None:
-    async with readers(listener.port, 500, b"GET /health HT"):
+    async with readers(listener.port, 2 * HEADS_MAX, b"GET /health HT"):
         for _ in range(5):
             assert await healthy(listener.port)
         assert len(listener._slots.heads) <= HEADS_MAX
