@@ -399,20 +399,20 @@ def _recording(
 ) -> Job[list[PartitionRecord]]:
     """Return the records of new partitions."""
     records: list[PartitionRecord] = []
-    # Most partitions of a topic have the replicas of another one.
-    known: dict[Replicas, tuple[Replicas, tuple[UUID, ...]]] = {}
+    # Most partitions of a topic have the replicas of another one, and share its tuples.
+    known: dict[Replicas, tuple[Replicas, Replicas, tuple[UUID, ...]]] = {}
     for index, replicas in enumerate(partitions, start=first_index):
         if len(records) % RECORDED_PER_SLICE == RECORDED_PER_SLICE - 1:
             yield None
         if replicas not in known:
             directories = tuple(default_directory(image.brokers[node_id]) for node_id in replicas)
-            known[replicas] = _in_sync(image, replicas), directories
-        in_sync, directories = known[replicas]
+            known[replicas] = replicas, _in_sync(image, replicas), directories
+        shared, in_sync, directories = known[replicas]
         records.append(
             PartitionRecord(
                 partition_id=index,
                 topic_id=topic_id,
-                replicas=replicas,
+                replicas=shared,
                 isr=in_sync,
                 leader=in_sync[0],
                 leader_epoch=0,

@@ -7,11 +7,14 @@ about everything but ordinary records. A partition that fails is left out for a 
 Driven by callbacks only: no task, and no timer per request.
 """
 
+from __future__ import annotations
+
 import logging
 from collections import deque
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final, Protocol
+from uuid import UUID
 
 from penstock.config.settings import BrokerSettings
 from penstock.model.errors import Corruption, CorruptMessage, InvalidRecord, Refusal, StorageError
@@ -70,20 +73,31 @@ class FetcherContext(Protocol):
     def damaged(self, partition: Partition) -> None: ...
 
 
+@lru_cache
+def _bytes_of(topic_id: UUID) -> bytes:
+    """Return the bytes of a topic id: one object for all partitions of the topic, which saves memory."""
+    return topic_id.bytes
+
+
 class Followed:
-    """The state of one partition in the fetch session."""
+    """The state of one partition in the fetch session of a fetcher."""
 
-    __slots__ = ("key", "leader_epoch", "named_in", "partition", "requested", "requested_in", "resumes")
+    __slots__ = ("fetcher", "key", "leader_epoch", "named_in", "partition", "requested", "requested_in", "resumes")
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, partition: Partition, fetcher: Fetcher) -> None:
         self.partition = partition
-        self.key: Key = (partition.topic_id.bytes, partition.index)
+        self.fetcher = fetcher
+        self.key: Key = (_bytes_of(partition.topic_id), partition.index)
         self.leader_epoch = partition.leader_epoch
         # The values in the session, the request that added the partition, and the last request that named it.
         self.requested: RequestedPartition | None = None
         self.requested_in = -1
         self.named_in = -1
         self.resumes: Timer | None = None
+
+    def became_durable(self) -> None:
+        """Handle that more of the log is durable, or written if its topic does not sync appends."""
+        self.fetcher.became_durable(self)
 
     def next_request(self, max_bytes: int) -> RequestedPartition:
         held = self.partition.log
@@ -132,8 +146,7 @@ class Fetcher:
     def follow(self, partition: Partition) -> None:
         """Start to fetch a partition; one that is being fetched starts again in its current leader epoch."""
         self._drop(partition)
-        followed = Followed(partition)
-        partition.on_follower_durable = partial(self._became_durable, followed)
+        followed = partition.followed = Followed(partition, self)
         self._followed[followed.key] = followed
         self._changed[followed] = None
         self._urgent = True
@@ -146,10 +159,10 @@ class Fetcher:
         self._send_next()
 
     def _drop(self, partition: Partition) -> None:
-        followed = self._followed.pop((partition.topic_id.bytes, partition.index), None)
+        followed = self._followed.pop((_bytes_of(partition.topic_id), partition.index), None)
         if followed is None:
             return
-        partition.on_follower_durable = None
+        partition.followed = None
         if followed.resumes is not None:
             followed.resumes.cancel()
         self._remove_from_session(followed)
@@ -173,7 +186,7 @@ class Fetcher:
         self._urgent = True
         self._send_next()
 
-    def _became_durable(self, followed: Followed) -> None:
+    def became_durable(self, followed: Followed) -> None:
         held = followed.partition.log
         if held.durable_offset >= held.end_offset and followed in self._unflushed:
             del self._unflushed[followed]

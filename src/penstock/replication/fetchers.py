@@ -13,7 +13,6 @@ class Fetchers:
     def __init__(self, context: FetcherContext) -> None:
         self._context = context
         self._fetchers: dict[tuple[NodeId, int], Fetcher] = {}
-        self._assigned: dict[Partition, tuple[Fetcher, int]] = {}
         self._closed = False
 
     def __iter__(self) -> Iterator[Fetcher]:
@@ -26,10 +25,11 @@ class Fetchers:
         """
         if self._closed:
             return
-        known = self._assigned.get(partition)
-        if known is not None and known[0].leader == partition.leader and known[1] == partition.leader_epoch:
-            return
-        if known is not None and known[0].leader != partition.leader:
+        known = partition.followed
+        if known is not None and known.fetcher.leader == partition.leader:
+            if known.leader_epoch == partition.leader_epoch:
+                return
+        elif known is not None:
             self.leave(partition)
         if partition.leader == NO_NODE:
             return
@@ -38,16 +38,14 @@ class Fetchers:
         fetcher = self._fetchers.get((partition.leader, slot))
         if fetcher is None:
             fetcher = self._fetchers[partition.leader, slot] = Fetcher(partition.leader, slot, self._context)
-        if known is not None and known[0] is not fetcher:
+        if known is not None and known.fetcher is not fetcher:
             self.leave(partition)
-        self._assigned[partition] = (fetcher, partition.leader_epoch)
         fetcher.follow(partition)
 
     def leave(self, partition: Partition) -> None:
-        known = self._assigned.pop(partition, None)
-        if known is None:
+        if partition.followed is None:
             return
-        fetcher = known[0]
+        fetcher = partition.followed.fetcher
         fetcher.unfollow(partition)
         if not len(fetcher):
             fetcher.close()
@@ -58,4 +56,3 @@ class Fetchers:
         for fetcher in self._fetchers.values():
             fetcher.close()
         self._fetchers.clear()
-        self._assigned.clear()

@@ -146,6 +146,8 @@ class FollowerSession:
         if entry is None:
             entry = self.partitions[key] = SessionEntry(self, requested)
         else:
+            # Of thousands of equal topic ids, one for each of the requests that named a partition last, keep the first.
+            requested.topic = entry.requested.topic
             entry.requested = requested
         return entry
 

@@ -44,19 +44,34 @@ class MarkCheckpoints:
             logger.warning("cannot write the high watermarks: %s", error)
 
     def _gather(self) -> Job[dict[TopicPartition, int]]:
-        image = self._replicas.image
-        marks: dict[TopicPartition, int] = {}
-        # Logs that are not open yet keep the values that were read at startup.
-        for count, (topic_partition, mark) in enumerate(list(self._store.high_watermarks.items()), 1):
-            if image.partition(topic_partition.topic, topic_partition.partition) is not None:
-                marks[topic_partition] = mark
-            if count % PARTITIONS_PER_SLICE == 0:
-                yield None
-        # Recovery treats a log that ends before its high watermark as damaged, and a follower may learn a high
-        # watermark before the records below it are durable here. The entry of a damaged log stays as it is.
+        """Return the values to write: the dictionary of those that were written last if none has changed.
+
+        This visits thousands of partitions every few seconds, and reads as little of each as it can.
+        """
+        written, directory = self._store.high_watermarks, self._store.directory
+        changed: dict[TopicPartition, int] = {}
+        found_count = 0
         for count, each in enumerate(list(self._replicas.all()), 1):
-            if len(each.replicas) > 1 and each.log.damage is None:
-                marks[each.log.topic_partition] = min(each.high_watermark, each.log.durable_offset)
+            log = each.log
+            # The entry of a damaged log stays as it is.
+            if len(each.replicas) > 1 and not (directory.has_damage and log.damage is not None):
+                # Recovery treats a log that ends before its high watermark as damaged, and a follower may learn a high
+                # watermark before the records below it are durable here.
+                mark = min(each.marks.high_watermark, log.offsets.durable)
+                before = written.get(log.topic_partition)
+                if before is not None:
+                    found_count += 1
+                if before != mark:
+                    changed[log.topic_partition] = mark
             if count % PARTITIONS_PER_SLICE == 0:
                 yield None
-        return marks
+        if found_count == len(written):
+            return {**written, **changed} if changed else written
+        # Logs that are not open yet keep the values that were read at startup.
+        kept: dict[TopicPartition, int] = {}
+        for count, (topic_partition, mark) in enumerate(list(written.items()), 1):
+            if self._replicas.image.partition(topic_partition.topic, topic_partition.partition) is not None:
+                kept[topic_partition] = mark
+            if count % PARTITIONS_PER_SLICE == 0:
+                yield None
+        return {**kept, **changed}

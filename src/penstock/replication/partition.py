@@ -36,6 +36,7 @@ from penstock.wire.batch import BatchHeader
 
 if TYPE_CHECKING:
     from penstock.metadata.image import PartitionImage
+    from penstock.replication.fetcher import Followed
     from penstock.replication.follower_sessions import SessionEntry
     from penstock.replication.isr_context import IsrContext
 
@@ -49,6 +50,7 @@ class Partition:
         "_enough_in_sync",
         "_isr_context",
         "bytes_in",
+        "followed",
         "index",
         "isr",
         "leader",
@@ -58,7 +60,6 @@ class Partition:
         "marks",
         "messages_in",
         "node_id",
-        "on_follower_durable",
         "partition_epoch",
         "replicas",
         "topic",
@@ -99,8 +100,7 @@ class Partition:
         self.isr: tuple[NodeId, ...] = (node_id,)
         self.unclean = False
         """Whether the leader was elected uncleanly and not every replica has joined the ISR since."""
-        self.on_follower_durable: Callable[[], None] | None = None
-        """Called when more of a follower's log is durable, or written if its topic does not sync appends."""
+        self.followed: Followed | None = None  # its state in a fetcher, while this node fetches it
         self.leadership: Leadership | None = Leadership(
             node_id, epoch=0, epoch_start=log.end_offset, partition_epoch=-1, replicas=self.replicas, isr=self.isr,
             now=0.0,
@@ -357,7 +357,7 @@ class Partition:
         return appended
 
     def append_fetched(self, records: memoryview, *, now_ms: int, leader_mark: int) -> None:
-        """Append batches of the leader unchanged. `on_follower_durable` is called when they are durable."""
+        """Append batches of the leader unchanged. The fetcher is notified when they are durable."""
         offsets = self.log.offsets
         if offsets.start == offsets.end and self.log.directory.refusal is None:
             first = BatchHeader.at(records)
@@ -404,8 +404,8 @@ class Partition:
         """Advance the high watermark after a sync, a fetch of a follower, or a change of the ISR."""
         leadership = self.leadership
         if leadership is None:
-            if self.on_follower_durable is not None:
-                self.on_follower_durable()
+            if self.followed is not None:
+                self.followed.became_durable()
             return
         if self._enough_in_sync:
             marks = self.marks

@@ -17,6 +17,8 @@ FILE_NAME = "leader-epoch-checkpoint"
 UNSYNCED_SIZE_MAX = 1024 * 1024
 """The file of a log up to this size is not synced: if it is lost, reading the headers of the log takes no time."""
 _UNFINISHED = ".tmp"
+_ZERO = (0,)
+"""The epochs and the offsets of most logs: the first epoch begins at the start. Two tuples of each take 96 bytes."""
 
 
 class EpochCache:
@@ -61,7 +63,8 @@ class EpochCache:
                 raise Corruption(f"{self._path}: epochs do not rise")
             epochs.append(epoch)
             offsets.append(offset)
-        self._epochs, self._offsets = tuple(epochs), tuple(offsets)
+        is_first = epochs == offsets == [0]
+        self._epochs, self._offsets = (_ZERO, _ZERO) if is_first else (tuple(epochs), tuple(offsets))
         self._changed()
         self.dirty = False
 
@@ -73,6 +76,8 @@ class EpochCache:
         kept = bisect_left(self._offsets, offset)
         self._epochs = (*self._epochs[:kept], epoch)
         self._offsets = (*self._offsets[:kept], offset)
+        if self._epochs == _ZERO == self._offsets:
+            self._epochs = self._offsets = _ZERO
         self._changed()
 
     def end_of(self, epoch: int, end_offset: int) -> tuple[int, int]:

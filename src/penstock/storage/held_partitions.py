@@ -40,7 +40,8 @@ class HeldPartitions:
         self._disk = disk
         self._folder = folder
         self._path = f"{folder}/{FILE_NAME}"
-        self._slots: dict[Key, int] = {}
+        # The slot of each partition, by topic id and index: a key for both would take 64 bytes for each of thousands.
+        self._slots: dict[UUID, dict[int, int]] = {}
         # The Holding in each slot, which takes a byte for each of thousands of partitions.
         self._states = bytearray()
         self._free: list[int] = []
@@ -55,14 +56,18 @@ class HeldPartitions:
         """Whether the machine has not restarted since the previous process opened its logs."""
 
     def __getitem__(self, key: Key) -> Holding:
-        slot = self._slots.get(key)
+        slot = self._slot_of(key)
         return Holding.UNKNOWN if slot is None else Holding(self._states[slot])
+
+    def _slot_of(self, key: Key) -> int | None:
+        slots = self._slots.get(key[0])
+        return None if slots is None else slots.get(key[1])
 
     def note(self, key: Key, state: Holding) -> None:
         """Write a state without a sync, except for a removed partition that returns. UNKNOWN frees its slot."""
         if self[key] is state:
             return
-        slot = self._slots.get(key)
+        slot = self._slot_of(key)
         if slot is None:
             slot = self._free[-1] if self._free else len(self._states)
         content = bytes(_SLOT.size)
@@ -75,11 +80,13 @@ class HeldPartitions:
         if self._free and self._free[-1] == slot:
             self._free.pop()
         if state is Holding.UNKNOWN:
-            del self._slots[key]
+            del self._slots[key[0]][key[1]]
+            if not self._slots[key[0]]:
+                del self._slots[key[0]]
             self._free.append(slot)
             self._unsynced_removals.add(key)
         else:
-            self._slots[key] = slot
+            self._slots.setdefault(key[0], {})[key[1]] = slot
             if key in self._unsynced_removals:
                 # The folder of the removed partition is gone: with its old state, the new one would count as lost.
                 self.sync()
@@ -121,8 +128,6 @@ class HeldPartitions:
             self.is_new = True
             return
         self._states = bytearray(-(-len(content) // _SLOT.size))
-        # One object for all partitions of a topic.
-        topic_ids: dict[bytes, UUID] = {}
         for slot in range(len(self._states)):
             at = slot * _SLOT.size
             checked = content[at : at + _CHECKED_SIZE]
@@ -131,7 +136,7 @@ class HeldPartitions:
                 continue
             state, topic_id, index, crc = _SLOT.unpack_from(content, at)
             if state in (Holding.CREATED, Holding.HELD) and crc == crc32c(checked):
-                self._slots[topic_ids.setdefault(topic_id, UUID(bytes=topic_id)), index] = slot
+                self._slots.setdefault(UUID(bytes=topic_id), {})[index] = slot
                 self._states[slot] = state
             else:
                 self._free.append(slot)

@@ -6,6 +6,7 @@ receive the error.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from penstock.config.settings import BrokerSettings
@@ -73,8 +74,7 @@ class Janitor:
             self._retention_now_ms = self._store.retention_now_ms()
         ends = self._clock.monotonic() + SLICE_S
         for _ in range(min(LOGS_PER_SLICE, len(self._waiting))):
-            self._maintain(self._waiting.pop())
-            if self._clock.monotonic() >= ends:
+            if self._maintain(self._waiting.pop()) and self._clock.monotonic() >= ends:
                 break
         if now_ms >= self._next_visit_ms:
             # Not after every slice of retention.
@@ -86,16 +86,17 @@ class Janitor:
                 self._plan_checkpoint(now_ms)
         return bool(self._waiting)
 
-    def _maintain(self, log: Log) -> None:
-        now_ms = self._retention_now_ms
-        if log.producer_state.producers or log.producer_state.verifications:
-            log.producer_state.expire(now_ms, self._current_settings().integer("producer.id.expiration.ms"))
+    def _maintain(self, log: Log) -> bool:
+        """Apply retention to a log; return whether that may have taken more than a microsecond."""
+        now_ms, producers = self._retention_now_ms, log.producer_state
+        any_producers = producers.producers or producers.verifications
+        if any_producers:
+            producers.expire(now_ms, self._current_settings().integer("producer.id.expiration.ms"))
         if not trim.may_delete(log, now_ms):
-            return
-        try:
+            return bool(any_producers)
+        with suppress(StorageError):
             log.delete_old_segments(high_watermark=self._high_watermark(log.topic_partition), now_ms=now_ms)
-        except StorageError:
-            return
+        return True
 
     def _visit_logs(self) -> None:
         """Visit the next logs, in turn."""
@@ -106,9 +107,9 @@ class Janitor:
         for _ in range(min(VISITS_PER_TICK, len(self._unvisited))):
             log = self._unvisited.pop()
             self._unchecked_size += self._store.unchecked_size(log)
-            if log.deletes:
+            if log.deletes.files:
                 log.deletes.remove_due(wall_ms)
-            log.flusher.start_if_older_than(wall_ms, log.settings.flush_ms)
+            log.flusher.start_if_older_than(wall_ms, log.rules.settings.flush_ms)
 
     def _checkpoint(self) -> None:
         self._unchecked_size = 0

@@ -77,7 +77,6 @@ class Log:
     __slots__ = (
         "__weakref__",
         "_end_at_open",
-        "_producers",
         "_start_at_open",
         "any_aborted",
         "checkpoints",
@@ -123,7 +122,6 @@ class Log:
         self.epochs = state.epochs
         self.segment_list = state.segment_list
         self.producer_state = state.producers
-        self._producers = state.producers.producers
         self.quarantine = Quarantine(self, state)
         self.reader = LogReader(self)
         self.flusher = Flusher(self, state)
@@ -263,7 +261,7 @@ class Log:
             length = len(records) - LOG_OVERHEAD
         producer = None
         if producer_id >= 0:
-            producer = self._producers.get(producer_id)
+            producer = self.producer_state.producers.get(producer_id)
             if (
                 producer is None
                 or producer.epoch != epoch

@@ -34,7 +34,8 @@ _COUNT: Final = Struct(">i")
 _ENTRY: Final = Struct(">qhiqiqiq")
 
 
-# Stand for the empty dicts of partitions without transactions, which are most of thousands. Never changed.
+# Stand for the empty dicts of partitions without producer ids and transactions, which are most of thousands. Never
+# changed.
 _NO_TRANSACTIONS: Final[dict[int, int]] = {}
 _NO_VERIFICATIONS: Final[dict[int, VerificationGuard]] = {}
 
@@ -117,13 +118,16 @@ class Producer:
         self.coordinator_epoch = coordinator_epoch
 
 
+_NO_PRODUCERS: Final[dict[int, Producer]] = {}
+
+
 class ProducerState:
     """All producers of one partition, by id."""
 
     __slots__ = ("_ended", "first_unstable_offset", "open_transactions", "producers", "verifications")
 
     def __init__(self) -> None:
-        self.producers: dict[int, Producer] = {}
+        self.producers = _NO_PRODUCERS
         # The producer of each open transaction by first offset, lowest first.
         self.open_transactions = _NO_TRANSACTIONS
         # Ended transactions whose marker is not below the high watermark yet: first offset and offset of the marker.
@@ -138,8 +142,14 @@ class ProducerState:
     def __iter__(self) -> Iterator[Producer]:
         return iter(self.producers.values())
 
+    def _add(self, producer_id: int, epoch: int, now_ms: int) -> Producer:
+        if self.producers is _NO_PRODUCERS:
+            self.producers = {}
+        producer = self.producers[producer_id] = Producer(producer_id, epoch, now_ms)
+        return producer
+
     def clear(self) -> None:
-        self.producers.clear()
+        self.producers = _NO_PRODUCERS
         self.open_transactions.clear()
         self._ended.clear()
         self.first_unstable_offset = None
@@ -253,7 +263,7 @@ class ProducerState:
         """Apply an appended batch; `transactional` is that bit of its attributes."""
         producer = self.producers.get(producer_id)
         if producer is None:
-            producer = self.producers[producer_id] = Producer(producer_id, epoch, now_ms)
+            producer = self._add(producer_id, epoch, now_ms)
         elif producer.epoch != epoch:
             producer.epoch = epoch
             producer.batches.clear()
@@ -291,7 +301,7 @@ class ProducerState:
         """
         producer = self.producers.get(producer_id)
         if producer is None:
-            producer = self.producers[producer_id] = Producer(producer_id, epoch, now_ms)
+            producer = self._add(producer_id, epoch, now_ms)
         elif producer.epoch != epoch:
             producer.epoch = epoch
             producer.batches.clear()
@@ -370,7 +380,7 @@ class ProducerState:
             first_sequence = (last_sequence - delta) & SEQUENCE_MASK if last_sequence >= 0 else last_sequence
             self.batch_appended(producer_id, epoch, first_sequence, last_offset - delta, last_offset, timestamp, now_ms)
         elif producer is None:
-            self.producers[producer_id] = Producer(producer_id, epoch, now_ms)
+            self._add(producer_id, epoch, now_ms)
         producer = self.producers[producer_id]
         producer.txn_first_offset = txn_first_offset
         if timestamp != producer.last_timestamp or coordinator_epoch >= 0:

@@ -280,14 +280,15 @@ class StoreCheckpoints:
     def _save_marks(self, gather: Job[dict[TopicPartition, int]]) -> Job[None]:
         resets = self._mark_resets
         marks = yield from gather
-        if resets != self._mark_resets:
+        if resets != self._mark_resets or marks is self.high_watermarks:
             return
         removed: list[TopicPartition] = []
         is_changed = len(marks) != len(self.high_watermarks)
         for count, (each, mark) in enumerate(list(self.high_watermarks.items()), 1):
-            if each not in marks:
+            found = marks.get(each)
+            if found is None:
                 removed.append(each)
-            elif marks[each] != mark:
+            elif found != mark:
                 is_changed = True
             if count % LOGS_PER_SLICE == 0:
                 yield None

@@ -39,7 +39,7 @@ class FollowedPartition:
     def __init__(self) -> None:
         self.log: Any = FollowedLog()
         self.done: list[tuple[str, int]] = []
-        self.on_follower_durable: Any = None
+        self.followed: Any = None
 
     def truncate(self, offset: int) -> None:
         self.done.append(("truncate", offset))
@@ -65,7 +65,7 @@ class Stage:
         self.fetcher._send_next = lambda: None  # type: ignore[method-assign]
         partition: Any = FollowedPartition()
         self.partition = partition
-        self.followed = Followed(partition)
+        self.followed = Followed(partition, self.fetcher)
         self.fetcher._followed[self.followed.key] = self.followed
         self.answers: Any = None
         monkeypatch.setattr(module, "read_response", lambda frame: self.answers)

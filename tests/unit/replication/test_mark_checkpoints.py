@@ -15,8 +15,8 @@ def at(index: int) -> TopicPartition:
 
 
 def partition(index: int, *, mark: int, durable: int, replicas: int = 2, damage: str | None = None) -> SimpleNamespace:
-    log = SimpleNamespace(topic_partition=at(index), durable_offset=durable, damage=damage)
-    return SimpleNamespace(log=log, high_watermark=mark, replicas=tuple(range(replicas)))
+    log = SimpleNamespace(topic_partition=at(index), offsets=SimpleNamespace(durable=durable), damage=damage)
+    return SimpleNamespace(log=log, marks=SimpleNamespace(high_watermark=mark), replicas=tuple(range(replicas)))
 
 
 class Store:
@@ -25,6 +25,7 @@ class Store:
     def __init__(self, marks: dict[TopicPartition, int]) -> None:
         self.failure: OSError | None = None
         self.high_watermarks = marks
+        self.directory = SimpleNamespace(has_damage=True)
         self.written: dict[TopicPartition, int] | None = None
         self.steps = 0
         self.on_write: Callable[[], None] = lambda: None
@@ -64,11 +65,23 @@ def test_durable_high_watermarks_of_partitions_with_other_replicas_are_written()
 
 def test_many_high_watermarks_are_gathered_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.replication.mark_checkpoints.PARTITIONS_PER_SLICE", 10)
-    store = Store({at(index): 1 for index in range(50)})
+    store = Store({at(index): 1 for index in range(100)})
     partitions = [partition(index, mark=2, durable=2) for index in range(50)]
-    checkpoints(store, partitions, in_image=50).checkpoint_later()
-    assert store.written == {at(index): 2 for index in range(50)}
-    assert store.steps == 10
+    checkpoints(store, partitions, in_image=90).checkpoint_later()
+    assert store.written == {at(index): 2 if index < 50 else 1 for index in range(90)}
+    assert store.steps == 5 + 10
+
+
+def test_unchanged_high_watermarks_are_not_copied() -> None:
+    store = Store({at(index): 2 for index in range(3)})
+    partitions = [partition(index, mark=2, durable=3) for index in range(3)]
+    saved = checkpoints(store, partitions, in_image=3)
+    saved.checkpoint_later()
+    assert store.written is store.high_watermarks
+    partitions[1].marks.high_watermark = 3
+    saved.checkpoint_later()
+    assert store.written == {at(0): 2, at(1): 3, at(2): 2}
+    assert store.high_watermarks[at(1)] == 2
 
 
 def test_a_stop_writes_immediately_and_logs_an_error(caplog: pytest.LogCaptureFixture) -> None:

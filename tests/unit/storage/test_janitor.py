@@ -200,9 +200,9 @@ def test_a_round_ends_when_its_time_is_over_and_continues_in_the_next() -> None:
     house.clock.now_ms += 300_000
     maintain = house.janitor._maintain
 
-    def maintain_slowly(log: Log) -> None:
-        maintain(log)
+    def maintain_slowly(log: Log) -> bool:
         house.clock.now_ms += 1000
+        return maintain(log)
 
     house.janitor._maintain = maintain_slowly  # type: ignore[method-assign]
     starts = []
