@@ -79,12 +79,12 @@ def mark_ahead_of_the_disk() -> list[Patch]:
     def append(original: Any) -> Any:
         def appended(self: Partition, *arguments: Any, **named: Any) -> Any:
             result = original(self, *arguments, **named)
-            self._advance()
+            self.advance()
             return result
 
         return appended
 
-    return [patch.object(Partition, "_advance", advance), replaced(Partition, "append", append)]
+    return [patch.object(Partition, "advance", advance), replaced(Partition, "append", append)]
 
 
 @bug

@@ -173,7 +173,7 @@ class Quorum:
                 initial_records=initial_records,
             )
             quorum._watch(opened.log.directory)
-            opened.log.flusher.notify_durable(quorum._became_durable)
+            opened.log.flusher.notify_durable(quorum)
             quorum.step(Started())
             if quorum.is_alone:
                 await quorum.ready()
@@ -318,7 +318,7 @@ class Quorum:
                 else:
                     self._carry_out(self._core.step(next_event, self._clock.monotonic()))
                 if not self._events:
-                    self._became_durable()
+                    self.advance()
         except (OSError, Refusal, Corruption) as problem:
             # The core assumes that its effects were carried out, so its state is wrong from here on.
             self.fail(problem)
@@ -346,7 +346,7 @@ class Quorum:
         if self._core.loading_snapshot is not None and self._loading is None:
             self._loading = asyncio.get_running_loop().create_task(self._load_snapshot(self._core.loading_snapshot))
 
-    def _became_durable(self) -> None:
+    def advance(self) -> None:
         # A sync may complete before the core knows the records; it is reported when it does.
         end = min(Offset(self.log.durable_offset), self._core.log.end_offset)
         if end > self._core.log.durable_offset:
@@ -475,7 +475,7 @@ class Quorum:
     def abandon(self) -> None:
         """Stop immediately, like a crash. A commit that is still in preparation must not write to the closed log."""
         self._closed, self._is_active = True, False
-        self.log.flusher.notify_durable(lambda: None)
+        self.log.flusher.notify_durable(None)
         self._applier.stop()
         if self._timer is not None:
             self._timer.cancel()

@@ -106,7 +106,7 @@ class Partition:
             now=0.0,
         )  # fmt: skip
         self._enough_in_sync = True
-        log.flusher.notify_durable(self._advance)
+        log.flusher.notify_durable(self)
 
     @property
     def high_watermark(self) -> int:
@@ -149,7 +149,7 @@ class Partition:
             if not (goes_on and next_epoch):
                 self._fail_waiting()
             self._check_min_isr()
-            self._advance()
+            self.advance()
         else:
             self.leadership = None
             # The next batch from the leader may have an older epoch than the one in which this node led.
@@ -189,7 +189,7 @@ class Partition:
         self.isr = isr
         self._record_epoch()
         self._check_min_isr()
-        self._advance()
+        self.advance()
         self.maybe_expand_isr()
 
     def withdraw(self, proposal: Proposal) -> None:
@@ -197,13 +197,13 @@ class Partition:
         if self.leadership is not None:
             self.leadership.withdraw(proposal)
             # The high watermark may have waited for that follower alone, and no other event may come for a long time.
-            self._advance()
+            self.advance()
 
     def settings_changed(self) -> None:
         """Apply a changed min.insync.replicas."""
         if self.leadership is not None:
             self._check_min_isr()
-            self._advance()
+            self.advance()
 
     def _check_min_isr(self) -> None:
         needed = effective_min_isr(self.log.settings.min_insync_replicas, replica_count=len(self.replicas))
@@ -238,7 +238,7 @@ class Partition:
         if not leadership.is_member(progress.node_id):
             self._propose_joining(leadership, isr_context, progress, now)
         if offset > self.marks.high_watermark:
-            self._advance()
+            self.advance()
 
     def maybe_expand_isr(self) -> None:
         """Propose followers that could not join at their last fetch: their broker or the ISR may have changed."""
@@ -249,7 +249,7 @@ class Partition:
         for progress in leadership.followers.values():
             if progress.offset >= 0 and not leadership.is_member(progress.node_id):
                 self._propose_joining(leadership, isr_context, progress, now)
-        self._advance()
+        self.advance()
 
     def _propose_joining(
         self, leadership: Leadership, isr_context: IsrContext, progress: FollowerProgress, now: float
@@ -322,7 +322,7 @@ class Partition:
         if waiters.follower_entries:
             waiters.wrote(len(records))
         if self.log.offsets.durable > marks.high_watermark:
-            self._advance()
+            self.advance()
         return appended
 
     def append_marker(
@@ -353,7 +353,7 @@ class Partition:
         self.marks.wrote(MARKER_SIZE)
         self.waiters.wrote(MARKER_SIZE)
         if self.log.offsets.durable > self.marks.high_watermark:
-            self._advance()
+            self.advance()
         return appended
 
     def append_fetched(self, records: memoryview, *, now_ms: int, leader_mark: int) -> None:
@@ -400,7 +400,7 @@ class Partition:
         self.waiters.add_produce(WaitingProduce(log.end_offset, deadline, done))
         return True
 
-    def _advance(self) -> None:
+    def advance(self) -> None:
         """Advance the high watermark after a sync, a fetch of a follower, or a change of the ISR."""
         leadership = self.leadership
         if leadership is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Protocol
 
 from penstock.config.settings import TopicSettings
 from penstock.ports.disk import File
@@ -19,6 +19,21 @@ from penstock.storage.segment import Segment
 if TYPE_CHECKING:
     from penstock.storage.log import Log
     from penstock.storage.recovered import Recovered
+
+
+class DurabilityListener(Protocol):
+    """What waits for records of a log to be durable. A callback would take 64 bytes for each of thousands of logs."""
+
+    def advance(self) -> None:
+        """Handle that more is durable, or written if the log does not sync its appends."""
+        ...
+
+
+class _Nobody:
+    def advance(self) -> None: ...
+
+
+_NOBODY: Final = _Nobody()
 
 
 class Flusher:
@@ -32,9 +47,9 @@ class Flusher:
         "_folders",
         "_generation",
         "_index_syncs",
+        "_listener",
         "_log",
         "_offsets",
-        "_on_durable",
         "_on_named",
         "_rolled",
         "_segments",
@@ -54,7 +69,7 @@ class Flusher:
         """Whether appends wait for a sync (`flush.mode=fsync`)."""
         self._flush_messages = 0
         self._unflushed_since_ms: int | None = None
-        self._on_durable: Callable[[], None] = _nothing
+        self._listener: DurabilityListener = _NOBODY
         self._generation = 0
         self._busy = False
         self._stopped = False
@@ -80,11 +95,11 @@ class Flusher:
         self.syncs_appends = settings.flush_mode == "fsync"
         self._flush_messages = settings.flush_messages
         if not self.syncs_appends and self._offsets.count_all_durable():
-            self._on_durable()
+            self._listener.advance()
 
-    def notify_durable(self, callback: Callable[[], None]) -> None:
-        """Call back whenever more is durable. Replaces the previous callback."""
-        self._on_durable = callback
+    def notify_durable(self, listener: DurabilityListener | None) -> None:
+        """Notify a listener, instead of the previous one, whenever more is durable."""
+        self._listener = _NOBODY if listener is None else listener
 
     @property
     def recovery_point(self) -> int:
@@ -228,7 +243,7 @@ class Flusher:
             log.directory.fail(error)
             raise
         if self._offsets.flush_to(self._offsets.end):
-            self._on_durable()
+            self._listener.advance()
 
     def write_indexes(self) -> None:
         """Write the indexes of all closed segments without a sync. Raises OSError."""
@@ -260,7 +275,7 @@ class Flusher:
             raise
         self._folders = self._closed = ()
         if self._offsets.flush_to(self._offsets.end):
-            self._on_durable()
+            self._listener.advance()
 
     def sync_indexes_now(self) -> None:
         """Sync the indexes of all closed segments before returning. Raises OSError."""
@@ -277,7 +292,7 @@ class Flusher:
 
     def stop(self) -> None:
         """Stop syncing, and make no more callbacks."""
-        self._on_durable = _nothing
+        self._listener = _NOBODY
         self.forget()
         self._stopped = True
 
@@ -339,7 +354,7 @@ class Flusher:
         if self._rolled or (self.syncs_appends and self._offsets.flushed < self._offsets.end):
             self.start()
         if advanced:
-            self._on_durable()
+            self._listener.advance()
 
     def _index_synced(self, segment: Segment, error: OSError | None) -> None:
         self._index_syncs -= 1
@@ -348,7 +363,3 @@ class Flusher:
         elif self._index_syncs == 0:
             self.drop(segment)
             self.sync_indexes()
-
-
-def _nothing() -> None:
-    return

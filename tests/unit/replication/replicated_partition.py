@@ -294,7 +294,7 @@ class Node:
             if timer is not None:
                 timer.cancel()
         for log in self.store:
-            log.flusher.notify_durable(lambda: None)
+            log.flusher.notify_durable(None)
         self.disk.crash(Random(len(self.world.log)), kept=0.0 if power else 1.0)
 
     def values(self, *, below: int | None = None) -> dict[int, bytes]:

@@ -1,7 +1,6 @@
 import errno
 import gc
 import sys
-from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -15,6 +14,7 @@ from penstock.model.ids import LeaderEpoch, NodeId, TopicName
 from penstock.replication.isr import Leadership, Proposal
 from penstock.replication.partition import Partition
 from penstock.storage.directory import LogDirectory
+from penstock.storage.flush import DurabilityListener
 from penstock.storage.log_offsets import LogOffsets
 from penstock.wire.records import Record, encode_batch
 from penstock_sim.disk import SimDisk, SimFile
@@ -34,7 +34,7 @@ class WrittenLog:
         self.directory = SimpleNamespace(failure=None)
         self.reader = SimpleNamespace(last_batch=None)
         self.flusher = SimpleNamespace(notify_durable=self.notify_durable)
-        self.on_durable: Callable[[], None] = lambda: None
+        self.listener: DurabilityListener | None = None
         if end > durable:
             self.offsets.extend(end)
 
@@ -42,15 +42,16 @@ class WrittenLog:
     def end_offset(self) -> int:
         return self.offsets.end
 
-    def notify_durable(self, callback: Callable[[], None]) -> None:
-        self.on_durable = callback
+    def notify_durable(self, listener: DurabilityListener | None) -> None:
+        self.listener = listener
 
     def high_watermark_moved(self, mark: int) -> None:
         pass
 
     def sync(self, offset: int) -> None:
         self.offsets.flush_to(offset)
-        self.on_durable()
+        if self.listener is not None:
+            self.listener.advance()
 
 
 def partition(*, end: int, durable: int) -> tuple[Partition, WrittenLog]:

@@ -1,4 +1,5 @@
 import errno
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,7 +16,7 @@ def test_an_append_is_durable_when_its_sync_has_ended() -> None:
     disk = later_disk()
     log = open_log(disk)
     told: list[int] = []
-    log.flusher.notify_durable(lambda: told.append(log.durable_offset))
+    log.flusher.notify_durable(SimpleNamespace(advance=lambda: told.append(log.durable_offset)))
     append(log, batch(3))
     assert (log.durable_offset, told) == (0, [])
     disk.finish_sync()
@@ -100,7 +101,7 @@ def test_turning_group_commit_off_acknowledges_written_records() -> None:
     disk = later_disk()
     log = open_log(disk)
     told: list[int] = []
-    log.flusher.notify_durable(lambda: told.append(log.durable_offset))
+    log.flusher.notify_durable(SimpleNamespace(advance=lambda: told.append(log.durable_offset)))
     append(log, batch(2))
     log.apply_settings(small_settings(flush_mode="os"))
     assert (log.durable_offset, told) == (2, [2])
