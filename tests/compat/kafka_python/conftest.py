@@ -8,30 +8,17 @@ from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.net.inet import KafkaNetSocket
+
+from tests.compat.kafka_python.sockets import closing_sockets
 
 MakeProducer = Callable[..., KafkaProducer]
 ReadAll = Callable[..., list[Any]]
 
 
 @pytest.fixture(autouse=True)
-def client_sockets(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[socket.socket]]:
-    """Close the sockets that kafka-python leaves open after its clients are closed.
-
-    close() waits neither for a connection that is being opened nor for a request in a write buffer: it cancels the task
-    that would close the socket, which is then left to the garbage collector.
-    """
-    opened: list[socket.socket] = []
-    create = KafkaNetSocket.socket
-
-    def remember(self: KafkaNetSocket, *arguments: Any, **named: Any) -> socket.socket:
-        opened.append(create(self, *arguments, **named))
-        return opened[-1]
-
-    monkeypatch.setattr(KafkaNetSocket, "socket", remember)
-    yield opened
-    for sock in opened:
-        sock.close()
+def client_sockets() -> Iterator[list[socket.socket]]:
+    with closing_sockets() as opened:
+        yield opened
 
 
 @pytest.fixture
