@@ -37,7 +37,7 @@ CONNECT_PAUSE_S_MAX: Final = 1.0
 WATCH_S: Final = 1.0
 THROTTLED_PAUSE_S: Final = 0.2
 IN_FLIGHT_MAX: Final = 2
-NAMED_MAX: Final = 500
+NAMED_MAX: Final = 300
 """Partitions that one request names: the leader takes about 8 microseconds for each. The next one names the rest."""
 _OFFSET: Final = 3
 """The index of the fetch offset in a `RequestedPartition`."""

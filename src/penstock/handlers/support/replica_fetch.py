@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ANSWERED_MAX: Final = 500
+ANSWERED_MAX: Final = 300
 """Partitions of one response: each takes about 8 microseconds here, and on the follower. The next one has the rest."""
 READ_MAX: Final = 150
 """Partitions with records in one response: the follower may open a file for each, which takes 30 microseconds. The rest

@@ -1,15 +1,21 @@
-"""Tests of the settings of the garbage collector: few objects are scanned at a time, and old ones not again."""
+"""The settings of the garbage collector: few objects are scanned at a time, and old ones not again. Open files."""
 
+import contextlib
 import gc
+import os
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from penstock.ports.real import process
 from penstock.ports.real.process import (
     OLDEST_GENERATION,
     SCAN_FULL_COUNT_MIN,
     SCAN_INTERVAL_S,
     Freezer,
+    process_usage,
     settle_memory,
 )
 
@@ -67,3 +73,14 @@ def test_a_cycle_that_is_garbage_when_it_is_old_is_found_by_a_later_scan() -> No
     assert gc.collect() >= 1
     freezer("stop", FULL)
     assert gc.get_freeze_count() > 0
+
+
+def test_open_files_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = process_usage()["process_open_fds"]
+    with contextlib.ExitStack() as opened:
+        for number in range(10):
+            opened.enter_context((tmp_path / str(number)).open("w"))
+        assert process_usage()["process_open_fds"] == before + 10
+    # Before Linux 6.2, the folder of the open files had no size.
+    monkeypatch.setattr(process, "os", SimpleNamespace(stat=lambda _: SimpleNamespace(st_size=0), listdir=os.listdir))
+    assert process._open_file_count(str(tmp_path)) == 10
