@@ -94,6 +94,18 @@ def end_of(node: OneNode, index: int) -> int:
     return partition.log.end_offset
 
 
+async def check_next_start_recovers(node: OneNode) -> None:
+    """Stop the node and check that the stop does not count as clean, and that the next start recovers the log."""
+    node.stop()
+    node.start()
+    assert not node.store.was_clean, "the log is not verified"
+    jobs = Jobs(node)
+    node.publish_again()
+    await node.replicas.opened_at_start(lambda: None)
+    jobs.finish()
+    assert end_of(node, LONG) == BATCHES
+
+
 def test_a_start_serves_other_partitions_while_a_log_with_much_to_scan_is_recovered() -> None:
     async def story(node: OneNode) -> None:
         jobs = await killed(node)
@@ -160,14 +172,7 @@ def test_a_node_that_stops_while_it_recovers_a_log_recovers_it_at_the_next_start
         jobs = await killed(node)
         await node.replicas.opened_at_start(lambda: None)
         jobs.step()
-        node.stop()
-        node.start()
-        assert not node.store.was_clean, "the log is not verified"
-        jobs = Jobs(node)
-        node.publish_again()
-        await node.replicas.opened_at_start(lambda: None)
-        jobs.finish()
-        assert end_of(node, LONG) == BATCHES
+        await check_next_start_recovers(node)
 
     run(story)
 
@@ -365,14 +370,7 @@ def test_a_stop_is_not_clean_while_a_log_could_not_be_opened() -> None:
         jobs.waiting[:] = [(failing_job(), done) for _, done in jobs.waiting]
         jobs.finish()
         assert not node.is_open(index=LONG)
-        node.stop()
-        node.start()
-        assert not node.store.was_clean, "the log is not verified"
-        jobs = Jobs(node)
-        node.publish_again()
-        await node.replicas.opened_at_start(lambda: None)
-        jobs.finish()
-        assert end_of(node, LONG) == BATCHES
+        await check_next_start_recovers(node)
 
     run(story)
 
